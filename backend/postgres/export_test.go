@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -32,8 +31,8 @@ func Plans() map[string]Plan {
 
 func plans() map[string]Plan {
 	return map[string]Plan{
-		"add":         {sqlAdd, 23, nil, true},
-		"add or not":  {sqlAddUnlessNear, 29, []string{"job_holdings_pkey"}, true},
+		"add":         {sqlAdd, 22, nil, true},
+		"add or not":  {sqlAddUnlessNear, 28, []string{"job_holdings_pkey"}, true},
 		"lock":        {sqlLock, 2, []string{"jobs_pkey"}, false},
 		"update":      {sqlUpdate, 10, []string{"jobs_pkey"}, false},
 		"delete":      {sqlDelete, 2, []string{"jobs_pkey"}, false},
@@ -46,9 +45,7 @@ func plans() map[string]Plan {
 		"trim dead":   {sqlTrimDead, 4, []string{"job_dead_owner"}, true},
 		"drop dead":   {sqlDropDead, 3, []string{"job_dead_pkey"}, true},
 		"read dead":   {sqlDead, 2, []string{"job_dead_pkey"}, false},
-		"oldest":      {sqlOldest, 4, []string{"job_endpoints_pkey", "job_ready_pkey", "job_ready_late", "jobs_seq"}, false},
-		"first":       {sqlFirst, 2, []string{"job_endpoints_pkey", "job_ready_pkey"}, false},
-		"head":        {sqlHead, 2, []string{"job_endpoints_pkey", "job_ready_pkey", "job_ready_late"}, false},
+		"head":        {sqlHead, 2, []string{"job_endpoints_pkey", "job_ready_pkey", "job_news_tx", "job_lines_pkey"}, false},
 		"fold":        {sqlFoldRows, 2, []string{"job_counters_pkey"}, true},
 		"expire dead": {sqlExpireDead, 3, []string{"job_dead_until"}, true},
 		"holdings":    {sqlHoldings, 1, []string{"job_holdings_pkey"}, false},
@@ -59,10 +56,15 @@ func plans() map[string]Plan {
 		"fold loose":  {sqlFoldLooseHoldings, 0, []string{"job_holdings_loose"}, true},
 		"lock seqs":   {sqlLockSeqs, 2, []string{"jobs_seq"}, false},
 		"inputs":      {sqlInputs, 1, []string{"job_bodies_pkey"}, false},
-		"lines":       {sqlLines, 2, []string{"job_ready_pkey"}, false},
+		"lock first":  {sqlLockFirst, 4, []string{"job_endpoints_pkey", "job_ready_pkey", "job_news_tx", "job_lines_pkey", "jobs_seq"}, false},
+		"news":        {sqlNews, 4, []string{"job_news_tx", "job_lines_pkey", "job_owners_pkey", "job_ready_pkey"}, true},
+		"owners":      {sqlFirstOwners, 5, []string{"job_owners_turn", "job_lines_turn", "job_lines_head", "job_lines_pkey", "job_ready_pkey"}, false},
+		"level":       {sqlLevel, 7, []string{"job_lines_turn", "job_lines_head", "job_lines_pkey", "job_ready_pkey"}, false},
+		"keys":        {sqlKeyLines, 4, []string{"job_lines_pkey", "job_ready_pkey"}, false},
 		"more":        {sqlMoreOfLine, 6, []string{"job_ready_pkey"}, false},
-		"turns":       {sqlTurns, 1, []string{"job_turns_pkey"}, false},
-		"use":         {sqlUse, 1, []string{"job_running_pkey"}, true},
+		"drop lines":  {sqlDropLines, 1, []string{"job_lines_idle"}, false},
+		"put lines":   {sqlPutLines, 5, nil, false},
+		"put owners":  {sqlPutOwners, 7, nil, false},
 		"due":         {sqlDue, 3, []string{"job_due_pkey", "jobs_seq"}, false},
 		"drop due":    {sqlDropDue, 2, []string{"job_due_pkey"}, false},
 		"next due":    {sqlNextDue, 2, []string{"job_due_pkey", "jobs_seq"}, false},
@@ -74,7 +76,7 @@ func plans() map[string]Plan {
 		"heads":       {sqlHeads, 2, []string{"job_ready_pkey"}, false},
 		"counts":      {sqlCounts, 1, []string{"job_counters_pkey"}, false},
 		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
-			sqlUpdate, 10, sqlUnready, 6, sqlRunning, 7, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
+			sqlUpdate, 10, sqlUnready, 6, sqlRunning, 8, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
 			sqlUpdate, 10, sqlStopped, 4, sqlPutFirstOutputs, 3, sqlArm, 3, sqlCount, 11, sqlAsKnown, 1),
 		"expire uses": {sqlExpireUses, 2, []string{"uses_ended"}, false},
@@ -99,44 +101,20 @@ func Literal(arg any) any { return literal(arg) }
 // JobsWithoutALook is how many jobs a Store adds for a user who is far from the limits, after a look.
 const JobsWithoutALook = maxItems
 
-// FloorClaims is how many jobs are claimed before a look for the floor is worth it.
-const FloorClaims = floorClaims
-
-// SQLOldest is the statement of claims of an endpoint with one line.
-const SQLOldest = sqlOldest
-
 // Statements that look for rows at their places.
 const (
 	SQLUpdate  = sqlUpdate
 	SQLUnready = sqlUnready
 )
 
-// Floor returns the floor of an endpoint.
-func (q *Jobs) Floor(endpoint string) int64 { return q.floors.of(endpoint) }
-
-// Look looks for higher floors now, after a look that is under way.
-func (q *Jobs) Look(ctx context.Context) error {
-	f := &q.floors
-	for {
-		f.mu.Lock()
-		free := !f.busy
-		f.busy = true
-		f.mu.Unlock()
-		if free {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	err := f.look(ctx)
-	f.mu.Lock()
-	f.busy = false
-	f.mu.Unlock()
-	return err
+// From returns where a claim begins to read the news of an endpoint.
+func (q *Jobs) From(endpoint string) int64 {
+	e, _ := q.news.of(endpoint)
+	return e.from
 }
 
-// Eager has floors rise as often as they can, and counters change their rows at each commit. It is called
-// before the queue is used.
-func (q *Jobs) Eager() { q.perGeneration, q.floors.worth, q.floors.pause = 1, 1, 0 }
+// Eager has counters change their rows at each commit. It is called before the queue is used.
+func (q *Jobs) Eager() { q.perGeneration = 1 }
 
 // CopyAll has all calls copy their jobs. It is called before the queue is used.
 func (q *Jobs) CopyAll() { q.perCopy = 1 }
@@ -171,3 +149,13 @@ func Short(o *Options) *Options {
 
 // Stalled returns for how long the oldest transaction of calls that share one has been under way.
 func (q *Jobs) Stalled() time.Duration { return q.stalled() }
+
+// ClaimReads are the statements with which a claim of some jobs of an endpoint reads, with their arguments.
+func (q *Jobs) ClaimReads(endpoint string, n int, now queue.Instant) map[string][]any {
+	ep, from := []byte(endpoint), q.From(endpoint)
+	return map[string][]any{
+		sqlLockFirst:   {ep, from, n, int64(now)},
+		sqlNews:        {ep, lineDepth, from, maxNews},
+		sqlFirstOwners: {ep, lineDepth, n, firstRead, int64(0)},
+	}
+}

@@ -31,8 +31,7 @@ type Jobs struct {
 	epoch  int64 // of this Store; 0: not known yet
 	tokens atomic.Uint32
 	sweeps atomic.Uint32
-	lines  map[string]*lineCache // of endpoints
-	floors floors
+	news   newsFloors
 	dues   dueFloor
 	held   heldJobs
 	unsure unsureMoves
@@ -62,8 +61,7 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	q := &Jobs{keyFinder: keyFinder{s}, lines: map[string]*lineCache{}, perCopy: manyJobs, perGeneration: generationCommits}
-	q.floors.q, q.floors.worth, q.floors.pause = q, floorClaims, floorPause
+	q := &Jobs{keyFinder: keyFinder{s}, perCopy: manyJobs, perGeneration: generationCommits}
 	q.dues.q = q
 	q.connected()
 	var err error
@@ -81,7 +79,7 @@ func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) 
 // connected is called for each new connection: after a crash of the database, what was not durable is
 // undone.
 func (q *Jobs) connected() {
-	q.floors.reset()
+	q.news.reset()
 	q.dues.armed(0)
 }
 

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
@@ -20,7 +18,7 @@ const (
 
 	// Nothing is added, and no row returned, if a user is near a limit.
 	sqlAddUnlessNear = `WITH near AS MATERIALIZED (
-		SELECT u.owner FROM unnest($24::bytea[], $25::int8[], $26::int8[], $27::int8[], $28::int8[], $29::int8[])
+		SELECT u.owner FROM unnest($23::bytea[], $24::int8[], $25::int8[], $26::int8[], $27::int8[], $28::int8[])
 			u(owner, jobs, queued, bytes, deliveries, dead), LATERAL (` + holdingsOf + `u.owner) s ` + isNear + `
 	), ` + addRows + notNear + `) ` + addInto + notNear + onHoldingConflict + addEnd
 
@@ -40,8 +38,8 @@ const (
 		INSERT INTO podyard.job_bodies (num, input, webhook, extra, trace_parent, trace_state)
 		SELECT seq, input, webhook, extra, trace_parent, trace_state FROM u
 	), r AS (
-		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
-		SELECT ep, owner, prio, key, seq, queued, expires, low, lost, $20 FROM u WHERE ready
+		INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+		SELECT ep, owner, prio, key, seq, queued, expires, low, lost FROM u WHERE ready
 	), d AS (
 		INSERT INTO podyard.job_due (at, ep, seqs) SELECT armed, ep, array_agg(seq) FROM u GROUP BY armed, ep, (ord - 1) / 224
 	), n AS (
@@ -51,15 +49,10 @@ const (
 		` + onCountConflict + `
 	), h AS (
 		INSERT INTO podyard.job_holdings AS h (owner, slot, jobs, queued, bytes, deliveries, dead)
-		SELECT u.owner, $19, u.jobs, u.jobs, u.bytes, 0, 0 FROM unnest($21::bytea[], $22::int8[], $23::int8[]) u(owner, jobs, bytes) `
+		SELECT u.owner, $19, u.jobs, u.jobs, u.bytes, 0, 0 FROM unnest($20::bytea[], $21::int8[], $22::int8[]) u(owner, jobs, bytes) `
 
 	addEnd = `
-	) SELECT seq FROM u, (SELECT CASE WHEN $20 THEN ` + sqlLate + ` END) l ORDER BY ord`
-
-	sqlEndpoints = `INSERT INTO podyard.job_endpoints AS e (ep, owner, prio, key, mixed)
-	SELECT u.ep, u.owner, u.prio, u.key, u.mixed FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::bool[]) u(ep, owner, prio, key, mixed)
-	ON CONFLICT (ep) DO UPDATE SET mixed = e.mixed OR excluded.mixed OR (e.owner, e.prio, e.key) <> (excluded.owner, excluded.prio, excluded.key)
-	RETURNING ep, owner, prio, key, mixed`
+	) SELECT seq FROM u ORDER BY ord`
 )
 
 // An addCall is a call of Enqueue.
@@ -149,9 +142,6 @@ func (b *addBatch) collect() {
 // addOnce adds the jobs of some calls with a function that makes the transaction.
 func (q *Jobs) addOnce(ctx context.Context, b *addBatch, rows *counterRows, add func(ctx context.Context, t *jobTx, b *addBatch, slot int64) ([]int64, error)) error {
 	epoch, err := q.node(ctx)
-	if err == nil {
-		err = q.knowLines(ctx, b.jobs)
-	}
 	if err != nil {
 		return err
 	}
@@ -233,7 +223,7 @@ func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64
 	if len(jobs) >= q.perCopy {
 		return q.copyTo(ctx, t, jobs, slot, r)
 	}
-	sql, args, err := q.addStatement(jobs, slot, false, r)
+	sql, args, err := q.addStatement(jobs, slot, r)
 	if err != nil {
 		return nil, err
 	}
@@ -246,8 +236,8 @@ func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64
 }
 
 // addStatement returns the statement that adds jobs and counts them in a slot, if nobody holds more than
-// r says. late says that the transaction may take long.
-func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool, r *rooms) (sql string, args []any, err error) {
+// r says.
+func (q *Jobs) addStatement(jobs []queue.Job, slot int64, r *rooms) (sql string, args []any, err error) {
 	var l line
 	var id, lost, state, input, webhook, extra, parent, trace [][]byte
 	var status []int16
@@ -279,7 +269,7 @@ func (q *Jobs) addStatement(jobs []queue.Job, slot int64, late bool, r *rooms) (
 	owner, held, _, bytes := heldBy(jobs).columns()
 	args = []any{
 		l.ep, id, l.owner, l.key, l.prio, status, low, ready, queued, expires, armed, lost, state,
-		input, webhook, extra, parent, trace, slot, late, owner, held, bytes,
+		input, webhook, extra, parent, trace, slot, owner, held, bytes,
 	}
 	if len(r.owner) == 0 {
 		return sqlAdd, args, nil
@@ -321,78 +311,4 @@ func firstArmed(jobs []queue.Job) []int64 {
 		armed[a.seq] = int64(a.at)
 	}
 	return armed
-}
-
-// A lineCache is what a Store knows of the lines of an endpoint. It can only become mixed.
-type lineCache struct {
-	owner, key string
-	prio       uint8
-	mixed      bool
-}
-
-func (l *lineCache) has(j *queue.Job) bool {
-	return l != nil && (l.mixed || l.owner == j.Owner && l.key == j.Key && l.prio == j.Priority)
-}
-
-// knowLines makes the database know that an endpoint has jobs of several lines, before it has them.
-func (q *Jobs) knowLines(ctx context.Context, jobs []queue.Job) error {
-	news := q.newLines(jobs)
-	if len(news) == 0 {
-		return nil
-	}
-	var l line
-	var mixed []bool
-	for _, n := range news {
-		l.add(&n.job)
-		mixed = append(mixed, n.mixed)
-	}
-	known := map[string]*lineCache{}
-	err := q.repeat(ctx, func(conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, sqlEndpoints, l.ep, l.owner, l.prio, l.key, mixed)
-		if err != nil {
-			return err
-		}
-		var ep, owner, key []byte
-		var prio int16
-		var isMixed bool
-		_, err = pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &isMixed}, func() error {
-			known[string(ep)] = &lineCache{string(owner), string(key), uint8(prio), isMixed}
-			return nil
-		})
-		return err
-	})
-	if err != nil { // what was read may not be committed
-		return err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	maps.Copy(q.lines, known)
-	return nil
-}
-
-type newLine struct {
-	job   queue.Job
-	mixed bool
-}
-
-// newLines returns a job of each endpoint that has a line that is not known to the database.
-func (q *Jobs) newLines(jobs []queue.Job) (news []newLine) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	at := map[string]int{}
-	for i := range jobs {
-		j := &jobs[i]
-		if q.lines[j.Endpoint].has(j) {
-			continue
-		}
-		if k, ok := at[j.Endpoint]; ok {
-			f := &news[k].job
-			news[k].mixed = news[k].mixed || f.Owner != j.Owner || f.Key != j.Key || f.Priority != j.Priority
-			continue
-		}
-		at[j.Endpoint] = len(news)
-		news = append(news, newLine{job: *j})
-	}
-	slices.SortFunc(news, func(a, b newLine) int { return cmp.Compare(a.job.Endpoint, b.job.Endpoint) })
-	return news
 }

@@ -4,32 +4,15 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
 const (
-	// The ready rows of an endpoint with one line: the late ones below the floor, and those from it
-	// on; none of another endpoint, because the database asks whether it is mixed before it reads them.
-	// The order of the scans is that of Seq; OFFSET 0 keeps the planner from moving the limit or
-	// sorting.
-	readyRows = `(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
-		WHERE NOT e.mixed AND (r.ep || ''::bytea) = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq < $2 AND r.late ORDER BY r.seq OFFSET 0)
-	UNION ALL
-	(SELECT r.seq, r.queued, r.expires, r.low, r.ctid FROM podyard.job_ready r
-		WHERE NOT e.mixed AND r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= $2 ORDER BY r.seq OFFSET 0)`
-
-	// Whether the endpoint is mixed is in each row, also in the one that says that there is no job.
-	sqlOldest = `SELECT coalesce(j.num, 0), coalesce(j.armed, 0), coalesce(j.seq, 0), j.ep, j.id, j.owner, j.key, j.state, j.ctid, j.ready, e.mixed
-	FROM podyard.job_endpoints e LEFT JOIN LATERAL (SELECT ` + lockedColumns + `, r.ctid AS ready FROM (` + readyRows + `) r,
-		LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = e.ep AND j.seq = r.seq FOR UPDATE SKIP LOCKED) j
-		WHERE r.expires > $4) j ON true
-	WHERE e.ep = $1 LIMIT $3`
-
 	sqlLockSeqs = `SELECT ` + lockedColumns + ` FROM unnest($1::bytea[], $2::int8[]) u(ep, seq),
 	LATERAL (SELECT ` + lockedColumns + ` FROM podyard.jobs j WHERE (j.ep || ''::bytea) = u.ep AND j.seq = u.seq FOR UPDATE SKIP LOCKED) j`
 
@@ -57,9 +40,8 @@ func (c *claimCall) size() (items, bytes int) {
 // it asks for, at least one: the next call gets more. After an error nobody has the jobs of the call:
 // if the commit may have been made, it is undone first, unless the store is closed meanwhile.
 //
-// An endpoint whose jobs are of one owner, key and priority, and that has no limits, is served by
-// any number of servers at the same time. For another one a server locks the endpoint, so the
-// order is that of the contract and no limit is ever exceeded.
+// A server locks the endpoint while it claims, so the order is that of the contract and no limit is ever
+// exceeded.
 func (q *Jobs) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	c := &claimCall{now: now, answer: newAnswer()}
 	for _, s := range slots {
@@ -114,8 +96,10 @@ func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall, rows *counterR
 		return nil, 0, err
 	}
 	var c *claimer
-	err = q.transact(ctx, func(t *jobTx) error {
-		c = &claimer{mover: newMover(t, epoch, rows), q: q, calls: calls, plain: map[string]*oldest{}, orders: map[string]*order{}}
+	resets := 0
+	claim := func(t *jobTx) error {
+		resets = q.news.count()
+		c = &claimer{mover: newMover(t, epoch, rows), q: q, calls: calls, orders: map[string]*order{}}
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
@@ -123,107 +107,157 @@ func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall, rows *counterR
 			return err
 		}
 		return c.finish(ctx)
-	})
+	}
+	if err = q.transact(ctx, claim); errors.Is(err, errNoRow) {
+		q.news.forget(c.endpoints)
+		err = q.transact(ctx, claim)
+	}
 	if err != nil {
 		return nil, made, err
 	}
 	q.held.moved(c.moves)
-	q.floors.claimed(ctx, c.claimed())
-	return c.evs, made, nil
-}
-
-// claimed returns how many jobs were claimed of endpoints with one line.
-func (c *claimer) claimed() map[string]int {
-	jobs := map[string]int{}
-	for _, call := range c.calls {
-		for _, r := range call.out {
-			if c.plain[r.job.Endpoint] != nil {
-				jobs[r.job.Endpoint]++
-			}
+	q.news.raise(resets, q.s.pooled, c.orders)
+	for _, o := range c.orders {
+		if o.newsLeft {
+			c.evs = append(c.evs, queue.Event{Kind: queue.EventReady, Ref: queue.Ref{Endpoint: o.endpoint}})
 		}
 	}
-	return jobs
+	return c.evs, made, nil
 }
 
 // A claimer makes some calls of Claim in a transaction.
 type claimer struct {
 	*mover
-	q      *Jobs
-	calls  []*claimCall
-	plain  map[string]*oldest
-	orders map[string]*order
-	bytes  int // of the inputs of the claimed jobs
-}
-
-// oldest are the oldest jobs of an endpoint with one line.
-type oldest struct {
-	jobs         []*jobRow
-	asked, found int // of the last query; if fewer were found than asked for, there are no more
-	mixed        bool
-}
-
-// read adds the query for the oldest n jobs that nobody has locked to a batch.
-func (o *oldest) read(b *pgx.Batch, endpoint string, floor int64, n int, now queue.Instant) {
-	known := map[int64]bool{}
-	for _, r := range o.jobs {
-		known[r.num] = true
-	}
-	o.asked, o.found = n, 0
-	b.Queue(sqlOldest, []byte(endpoint), floor, n, int64(now)).Query(func(rows pgx.Rows) error {
-		var c jobScan
-		var place, ready pgtype.TID
-		_, err := pgx.ForEachRow(rows, c.targets(&place, &ready, &o.mixed), func() error {
-			if c.num == 0 {
-				return nil
-			}
-			o.found++
-			if known[c.num] {
-				return nil
-			}
-			r, err := c.row()
-			r.place, r.readyPlace = place, ready
-			o.jobs = append(o.jobs, r)
-			return err
-		})
-		return err
-	})
+	q         *Jobs
+	calls     []*claimCall
+	endpoints []string
+	orders    map[string]*order
+	bytes     int // of the inputs of the claimed jobs
 }
 
 func limited(r *queue.Rules) bool { return r != nil && (r.PerKey > 0 || r.PerUser > 0 || r.Total > 0) }
 
-// begin reads the oldest jobs of the endpoints with one line, and the lines of others.
+// begin locks the endpoints and reads their first lines.
 func (c *claimer) begin(ctx context.Context) error {
 	need, now := map[string]int{}, c.calls[0].now
 	for _, call := range c.calls {
-		now = min(now, call.now)
+		call.out, now = nil, min(now, call.now)
 		for i := range call.slots {
 			s := &call.slots[i]
 			need[s.Endpoint] += min(s.N, maxItems)
+			o := c.orders[s.Endpoint]
+			if o == nil {
+				o = newOrder(s.Endpoint)
+				c.orders[s.Endpoint] = o
+			}
 			if limited(s.Rules) {
-				c.orders[s.Endpoint] = nil
+				o.rules = *s.Rules
 			}
 		}
-		call.out = nil
 	}
-	endpoints := slices.Sorted(maps.Keys(need))
+	c.endpoints = slices.Sorted(maps.Keys(c.orders))
 	b := &pgx.Batch{}
-	for _, ep := range endpoints {
-		if _, ok := c.orders[ep]; !ok {
-			c.plain[ep] = &oldest{}
-			c.plain[ep].read(b, ep, c.q.floors.of(ep), min(need[ep], maxItems), now)
+	c.lockRows(b, c.endpoints)
+	known := true
+	for _, ep := range c.endpoints {
+		e, _ := c.q.news.of(ep)
+		known = known && !e.counted && !limited(&c.orders[ep].rules)
+	}
+	if !known {
+		if err := c.t.send(ctx, b); err != nil {
+			return err
 		}
+		b = &pgx.Batch{}
+	}
+	numbers := 0
+	for _, ep := range c.endpoints {
+		o, n := c.orders[ep], min(need[ep], maxItems)
+		e, _ := c.q.news.of(ep)
+		if o.depth = n; e.mixed {
+			o.depth = min(n, lineDepth)
+			numbers += n
+		}
+		if !known && o.locked {
+			o.limit(b)
+		}
+		o.read(b, e.from, n, e.mixed, now)
+	}
+	if numbers > 0 {
+		c.readNumbers(b, numbers)
 	}
 	if err := c.t.send(ctx, b); err != nil {
 		return err
 	}
-	for ep, o := range c.plain {
-		c.moves = slices.Grow(c.moves, len(o.jobs))
-		if o.mixed {
-			delete(c.plain, ep)
-			c.orders[ep] = nil
+	return c.readRest(ctx)
+}
+
+// readRest reads what the first answer says that is to be read, too.
+func (c *claimer) readRest(ctx context.Context) error {
+	b := &pgx.Batch{}
+	for ep, o := range c.orders {
+		switch {
+		case !o.locked && len(o.owners) > 0:
+			return errNoRow
+		case !o.locked:
+			delete(c.orders, ep) // it has never had a job
+			continue
+		case o.counted && (o.perKey != o.rules.PerKey || o.perUser != o.rules.PerUser):
+			o.limit(b)
+			o.newsLeft = true
 		}
 	}
-	return c.readOrders(ctx, need)
+	for n := 1; n < newsReads; n++ {
+		for ep, o := range c.orders {
+			if o.newsLeft {
+				e, _ := c.q.news.of(ep)
+				o.readNews(b, e.from)
+			}
+		}
+		if b.Len() == 0 {
+			break
+		}
+		if err := c.t.send(ctx, b); err != nil {
+			return err
+		}
+		b = &pgx.Batch{}
+	}
+	for _, o := range c.orders {
+		if len(o.freed) > 0 {
+			o.readKeys(b)
+		}
+	}
+	if b.Len() > 0 {
+		if err := c.t.send(ctx, b); err != nil {
+			return err
+		}
+	}
+	for _, o := range c.orders {
+		o.look()
+	}
+	return nil
+}
+
+// readNumbers adds the query for numbers of turns and of versions of rows to a batch.
+func (c *claimer) readNumbers(b *pgx.Batch, n int) {
+	b.Queue(sqlNextSeqs, n).Query(func(rows pgx.Rows) error {
+		list, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		c.seqs = append(c.seqs, list...)
+		return err
+	})
+}
+
+// number returns a number of job_seq.
+func (c *claimer) number(ctx context.Context) (int64, error) {
+	if len(c.seqs) == 0 {
+		b := &pgx.Batch{}
+		c.readNumbers(b, 64)
+		if err := c.t.send(ctx, b); err != nil {
+			return 0, err
+		}
+	}
+	n := c.seqs[0]
+	c.seqs = c.seqs[1:]
+	return n, nil
 }
 
 func byteas(list []string) [][]byte {
@@ -243,48 +277,125 @@ func (c *claimer) serve(ctx context.Context) (made int, err error) {
 		for i := range call.slots {
 			s := &call.slots[i]
 			if o := c.orders[s.Endpoint]; o != nil {
-				err = c.inOrder(ctx, call, s, o)
-			} else {
-				err = c.oldestFirst(ctx, call, s, c.plain[s.Endpoint])
-			}
-			if err != nil {
-				return 0, err
+				if err := c.inOrder(ctx, call, s, o); err != nil {
+					return 0, err
+				}
 			}
 		}
 	}
 	return len(c.calls), nil
 }
 
-// oldestFirst claims the oldest jobs of an endpoint with one line.
-func (c *claimer) oldestFirst(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
-	n, i, before := 0, 0, c.bytes
+// How many jobs are locked at once bounds by how many inputs a claim may exceed maxBytes, and
+// Slot.Bytes.
+const (
+	chosenAtOnce  = 32
+	chosenOfBytes = 4
+)
+
+// inOrder claims for a slot of an endpoint in its order. A job that another server moves at the
+// same time is passed by.
+func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o *order) error {
+	o.begin(s)
+	n, before, atOnce := 0, c.bytes, chosenAtOnce
+	switch {
+	case s.Bytes > 0:
+		atOnce = chosenOfBytes
+	case !o.mixed:
+		atOnce = maxItems
+	}
 	for !s.Full(n, c.bytes-before) && c.bytes < maxBytes {
-		if i == len(o.jobs) {
-			if o.found < o.asked {
-				return nil
-			}
-			if err := c.readMore(ctx, call, s, o); err != nil {
-				return err
-			}
-			continue
-		}
-		got, err := c.claim(ctx, call, s, o.jobs[i])
-		if err != nil {
+		chosen, err := c.chooseSome(ctx, call, s, o, min(s.N-n, atOnce))
+		if err != nil || len(chosen) == 0 {
 			return err
 		}
-		if got {
-			n++
+		if err := c.lockChosen(ctx, o, chosen); err != nil {
+			return err
 		}
-		i++
+		for _, j := range chosen {
+			if !o.mixed && (s.Full(n, c.bytes-before) || c.bytes >= maxBytes) {
+				j.taken = false
+				o.run(j, -1)
+				continue
+			}
+			if r := o.rows[j.seq]; r != nil {
+				r.counted, r.readyPlace = o.counted, j.place
+				if j.claimed, err = c.claim(ctx, call, s, r); err != nil {
+					return err
+				}
+			}
+			if j.claimed {
+				n++
+			} else {
+				o.run(j, -1)
+			}
+		}
 	}
 	return nil
 }
 
-// readMore reads more jobs. Those that were read before are locked, and are read again.
-func (c *claimer) readMore(ctx context.Context, call *claimCall, s *queue.Slot, o *oldest) error {
+func (c *claimer) chooseSome(ctx context.Context, call *claimCall, s *queue.Slot, o *order, n int) (list []*readyJob, err error) {
+	for len(list) < n {
+		j := o.next(call.now, s)
+		if j == nil && o.want == (want{}) {
+			return list, nil
+		}
+		if j == nil {
+			b := &pgx.Batch{}
+			o.readWanted(b)
+			if err := c.t.send(ctx, b); err != nil {
+				return nil, err
+			}
+			o.look()
+			continue
+		}
+		served := int64(0)
+		if o.mixed {
+			if served, err = c.number(ctx); err != nil {
+				return nil, err
+			}
+		}
+		o.take(j, served)
+		list = append(list, j)
+	}
+	return list, nil
+}
+
+// readWanted adds the query to a batch for what the order wants.
+func (o *order) readWanted(b *pgx.Batch) {
+	switch w := o.want; {
+	case w.line != nil:
+		o.readLine(b, w.line)
+	case w.level != nil:
+		o.readLevel(b, w.level)
+	default:
+		o.readOwners(b, firstRead)
+	}
+}
+
+// lockChosen locks those jobs that are not yet.
+func (c *claimer) lockChosen(ctx context.Context, o *order, chosen []*readyJob) error {
+	var ep [][]byte
+	var seq []int64
+	for _, j := range chosen {
+		if o.rows[j.seq] == nil {
+			ep, seq = append(ep, []byte(o.endpoint)), append(seq, int64(j.seq))
+		}
+	}
+	if len(seq) == 0 {
+		return nil
+	}
+	slices.Sort(seq)
+	var list []*jobRow
 	b := &pgx.Batch{}
-	o.read(b, s.Endpoint, c.q.floors.of(s.Endpoint), 2*o.asked+min(s.N, 1<<16), call.now)
-	return c.t.send(ctx, b)
+	queueLock(b, &list, sqlLockSeqs, ep, seq)
+	if err := c.t.send(ctx, b); err != nil {
+		return err
+	}
+	for _, r := range list {
+		o.rows[r.job.Seq] = r
+	}
+	return nil
 }
 
 // claim claims a locked job for a slot, if it can.
@@ -314,9 +425,7 @@ func (c *claimer) finish(ctx context.Context) error {
 	}
 	b := &pgx.Batch{}
 	for _, o := range c.orders {
-		if o != nil {
-			o.queue(b)
-		}
+		o.queue(b, o.mixed && rand.IntN(dropShare) == 0)
 	}
 	var inputs merged
 	addIf(&inputs, nums, sqlInputs, nums)

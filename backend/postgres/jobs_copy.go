@@ -22,7 +22,7 @@ const manyJobs = maxItems + 1
 const (
 	copyJobs   = `COPY podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state) FROM STDIN BINARY`
 	copyBodies = `COPY podyard.job_bodies (num, input, webhook, extra, trace_parent, trace_state) FROM STDIN BINARY`
-	copyReady  = `COPY podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late) FROM STDIN BINARY`
+	copyReady  = `COPY podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost) FROM STDIN BINARY`
 )
 
 // copyTo does what the statements of addStatement do.
@@ -68,7 +68,6 @@ type copier struct {
 // number begins the transaction, if nothing did, and gives each job its place in the queue.
 func (c *copier) number(ctx context.Context) error {
 	b := &pgx.Batch{}
-	b.Queue(sqlAdds)
 	b.Queue(sqlNextSeqs, len(c.jobs)).Query(func(rows pgx.Rows) (err error) {
 		c.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
@@ -98,11 +97,10 @@ func (c *copier) ready(b []byte, i int) []byte {
 	if readyOf(&j.State) == (readyRow{}) {
 		return b
 	}
-	b = copyText(copyText(copyRow(b, 10), j.Endpoint), j.Owner)
+	b = copyText(copyText(copyRow(b, 9), j.Endpoint), j.Owner)
 	b = copyText(copySmall(b, int16(j.Priority)), j.Key)
 	b = copyNumbers(b, c.seqs[i], int64(j.Queued), int64(j.Expires))
-	b = copyText(copyBit(b, j.Flags&queue.LowPriority != 0), j.Lost)
-	return copyBit(b, false)
+	return copyText(copyBit(b, j.Flags&queue.LowPriority != 0), j.Lost)
 }
 
 // counted are the statements of what else new jobs have: when they are looked at, and what counts them.

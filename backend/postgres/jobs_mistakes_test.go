@@ -38,9 +38,9 @@ func jobMistakes() []jobMistake {
 			}
 		}},
 		{name: "the lease of a dead server does not end", rule: "ALeaseEnds", sweep: true},
-		{name: "a running job is not counted", rule: "PerKey", trigger: before("BEFORE INSERT", "job_running", `RETURN NULL;`)},
+		{name: "a running job is not counted", rule: "PerKey", trigger: before("BEFORE INSERT OR UPDATE", "job_lines", `NEW.runs := 0; RETURN NEW;`)},
 		{name: "a place is not freed", rule: "APlaceIsFreedOnceByResult", trigger: before("BEFORE DELETE", "job_running", `RETURN NULL;`)},
-		{name: "a turn is forgotten", rule: "OwnersTakeTurns", trigger: before("BEFORE INSERT OR UPDATE", "job_turns", `RETURN NULL;`)},
+		{name: "a turn is forgotten", rule: "OwnersTakeTurns", trigger: before("BEFORE INSERT OR UPDATE", "job_owners", `NEW.served := 0; NEW.turn := 1; RETURN NEW;`)},
 		{name: "a job is not armed", rule: "ADelayedJobWaitsForItsTime", trigger: before("BEFORE INSERT", "job_due", `RETURN NULL;`)},
 		{name: "counters of a writer are lost", rule: "StatsFollowEachMove", trigger: before("BEFORE UPDATE", "job_counters", `RETURN NULL;`)},
 		{name: "a counter generation dropped", rule: "StatsFollowEachMove", fold: true, trigger: before("BEFORE INSERT", "job_counters", `IF NEW.slot = 0 THEN RETURN NULL; END IF; RETURN NEW;`)},

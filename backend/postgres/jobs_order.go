@@ -1,416 +1,346 @@
 package postgres
 
 import (
-	"context"
-	"maps"
+	"math"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-const (
-	sqlLockEndpoints = `SELECT ep, claims FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) ORDER BY ep FOR UPDATE`
+// An order has the first lines of a locked endpoint, and is the queue.Heads of a claim. What it has not
+// read is bounded: no owner that is not here has a turn up to ownersTo, and no line of a level that is not
+// here one up to turnsTo, nor a job up to headsTo. Where that does not tell which job is next, want says what
+// must be read first.
+type order struct {
+	endpoint        string
+	rules           queue.Rules
+	locked          bool     // it has a row
+	first           lineName // of its first job
+	mixed, wasMixed bool     // it has had several lines, and whether its row says so
+	counted         bool     // what runs is counted in the rows
+	perKey, perUser int      // of the last claim with limits
+	running         int      // read only if there is a limit for it
+	floor           int64
 
-	// The lines of an endpoint, each found from the one before, with their oldest jobs.
-	sqlLines = `WITH RECURSIVE l AS (
-		(SELECT r.owner, r.prio, r.key FROM podyard.job_ready r WHERE r.ep = $1 ORDER BY r.owner, r.prio, r.key LIMIT 1)
-		UNION ALL
-		SELECT n.owner, n.prio, n.key FROM l, LATERAL (SELECT r.owner, r.prio, r.key FROM podyard.job_ready r
-			WHERE r.ep = $1 AND (r.owner, r.prio, r.key) > (l.owner, l.prio, l.key) ORDER BY r.owner, r.prio, r.key LIMIT 1) n
-	) SELECT l.owner, l.prio, l.key, h.seq, h.queued, h.expires, h.lost FROM l, LATERAL (
-		SELECT r.seq, r.queued, r.expires, r.lost FROM podyard.job_ready r
-		WHERE r.ep = $1 AND r.owner = l.owner AND r.prio = l.prio AND r.key = l.key ORDER BY r.seq LIMIT $2) h`
+	owners   []*orderOwner
+	ownersTo int64
+	names    map[string]*orderOwner
 
-	sqlMoreOfLine = `SELECT owner, prio, key, seq, queued, expires, lost FROM podyard.job_ready
-	WHERE ep = $1 AND owner = $2 AND prio = $3 AND key = $4 AND seq > $5 ORDER BY seq LIMIT $6`
+	newsTo   int64
+	newsLeft bool
+	freed    [][2]string // owners and keys of which a job has ended
+	depth    int         // how many jobs of a line are read at first
+	step     int         // how many owners are read next
 
-	sqlTurns = `SELECT owner, prio, key, seq, n FROM podyard.job_turns WHERE ep = $1`
+	rows map[uint64]*jobRow // that are locked, by Seq
 
-	sqlUse = `SELECT owner, key, count(*) FROM podyard.job_running WHERE ep = $1 GROUP BY owner, key`
-
-	sqlLastSeq = `SELECT last_value FROM podyard.job_seq`
-
-	sqlPutTurns = `INSERT INTO podyard.job_turns (ep, owner, prio, key, seq, n)
-	SELECT $1, u.owner, u.prio, u.key, $5, u.n FROM unnest($2::bytea[], $3::int2[], $4::bytea[], $6::int8[]) u(owner, prio, key, n)
-	ON CONFLICT (ep, owner, prio, key) DO UPDATE SET seq = excluded.seq, n = excluded.n`
-
-	sqlPutClaims = `UPDATE podyard.job_endpoints SET claims = $2 WHERE ep = $1`
-
-	// A turn before the oldest job that waits or runs has no effect any more.
-	sqlDropTurns = `DELETE FROM podyard.job_turns
-	WHERE ep = $1 AND seq < least($2, (SELECT min(seq) FROM podyard.job_running WHERE ep = $1))`
-)
-
-// How many jobs are read of each line at first, and of one that has no more of those. An endpoint
-// may have thousands of lines, which are served in turn.
-const (
-	lineDepth  = 4
-	moreOfLine = 256
-	// How many are locked at once bounds by how many inputs a claim may exceed maxBytes, and
-	// Slot.Bytes.
-	chosenAtOnce  = 32
-	chosenOfBytes = 4
-)
-
-// A turn says when a line or an owner is next: the lowest turn first (see queue.JobQueue.Claim).
-type turn struct {
-	seq uint64
-	n   int64 // of a claim; 0: not a claim
+	now   queue.Instant
+	slot  *queue.Slot
+	aside []*readyJob // this slot cannot get them
+	owner *orderOwner // whose turn is first
+	want  want
 }
 
-func (a turn) before(b turn) bool { return a.seq < b.seq || a.seq == b.seq && a.n < b.n }
-
-// next returns the turn of somebody who was last served at a, and whose oldest job has this Seq.
-func (a turn) next(seq uint64) turn {
-	if t := (turn{seq: seq}); a.before(t) {
-		return t
-	}
-	return a
-}
-
-// A lineName names a line of an endpoint. An owner has the priority -1 and no key.
+// A lineName names a line of an endpoint.
 type lineName struct {
 	owner, key string
-	prio       int16
+	prio       int
 }
 
-func ownerName(owner string) lineName { return lineName{owner: owner, prio: -1} }
+// none is after all places and turns.
+const none = math.MaxInt64
 
-// An order has the ready jobs of a locked endpoint, and says which one is claimed next.
-type order struct {
-	endpoint string
-	depth    int // how many jobs of a line are read at once
-	lines    map[lineName]*orderLine
-	list     []*orderLine // in the order of names
-	served   map[lineName]turn
-	changed  map[lineName]bool // of served
-	use      map[[2]string]int // running jobs by owner and key
-	users    map[string]int    // running jobs by owner
-	running  int
-	claims   int64
-	last     uint64 // a Seq that no job is above
+// A want is what must be read before the next choice: more of a line, of a level, or of the owners.
+type want struct {
+	line   *orderLine
+	level  *orderLevel
+	owners bool
+}
+
+type orderOwner struct {
+	name    string
+	place   pgtype.TID // of its row; not valid: it has none
+	served  int64      // as stored
+	last    int64      // when it was last served
+	turn    int64      // as stored
+	waiting bool       // as stored
+	stored  int        // runs as stored
+	runs    int
+	levels  [queue.MaxPriority + 1]orderLevel
+	keys    map[string]*orderUse
+}
+
+type orderLevel struct {
+	owner            *orderOwner
+	prio             int
+	turn, head       int64 // as stored; none: no line of it waits
+	turnsTo, headsTo int64
+	step             int    // how many lines are read next
+	read             [2]int // how many were found of those that are read now
+	open             bool   // they are
+	lines            []*orderLine
+}
+
+// An orderUse is what runs of a key.
+type orderUse struct {
+	place        pgtype.TID
+	stored, runs int
 }
 
 // An orderLine is a line with its oldest jobs.
 type orderLine struct {
-	lineName
-	jobs []readyJob
-	more bool // there may be jobs after these
+	owner        *orderOwner
+	prio         int
+	key          string
+	use          *orderUse // nil: the line has no key
+	place        pgtype.TID
+	head         int64 // no job is before it
+	stored       int64 // head as stored
+	served, last int64 // as stored, and when it was last served
+	waiting      bool  // as stored
+	jobs         []*readyJob
+	more         bool // there may be jobs after these
 }
 
 type readyJob struct {
+	line            *orderLine
 	seq             uint64
 	queued, expires queue.Instant
 	lost            queue.WorkerID
-	taken           bool
+	place           pgtype.TID // of its row
+	aside           bool       // the slot cannot get it
+	taken           bool       // it was chosen
+	claimed         bool
 }
 
-func newOrder(endpoint string, depth int) *order {
-	return &order{
-		endpoint: endpoint, depth: depth, lines: map[lineName]*orderLine{}, served: map[lineName]turn{},
-		changed: map[lineName]bool{}, use: map[[2]string]int{}, users: map[string]int{},
+func newOrder(endpoint string) *order {
+	return &order{endpoint: endpoint, step: firstRead, names: map[string]*orderOwner{}, rows: map[uint64]*jobRow{}}
+}
+
+// ownerOf returns an owner, which is added without levels if it is not there.
+func (o *order) ownerOf(name string) (w *orderOwner, added bool) {
+	if w = o.names[name]; w != nil {
+		return w, false
 	}
+	w = &orderOwner{name: name, keys: map[string]*orderUse{}}
+	for p := range w.levels {
+		w.levels[p] = orderLevel{owner: w, prio: p, turn: none, head: none, turnsTo: none, headsTo: none, step: firstRead}
+	}
+	o.names[name] = w
+	o.owners = append(o.owners, w)
+	return w, true
 }
 
-// readOrders locks the endpoints that are not plain, and reads their lines.
-func (c *claimer) readOrders(ctx context.Context, need map[string]int) error {
-	if len(c.orders) == 0 {
+func (w *orderOwner) keyUse(key string) *orderUse {
+	if key == "" {
 		return nil
 	}
-	endpoints := slices.Sorted(maps.Keys(c.orders))
-	for _, ep := range endpoints {
-		c.orders[ep] = newOrder(ep, min(need[ep], lineDepth))
+	u := w.keys[key]
+	if u == nil {
+		u = &orderUse{}
+		w.keys[key] = u
 	}
-	b := &pgx.Batch{}
-	b.Queue(sqlLockEndpoints, byteas(endpoints)).Query(func(rows pgx.Rows) error {
-		var ep []byte
-		var claims int64
-		_, err := pgx.ForEachRow(rows, []any{&ep, &claims}, func() error {
-			c.orders[string(ep)].claims = claims
-			return nil
-		})
-		return err
-	})
-	for _, ep := range endpoints {
-		c.orders[ep].read(b)
-	}
-	return c.t.send(ctx, b)
+	return u
 }
 
-// read adds the queries of an order to a batch.
-func (o *order) read(b *pgx.Batch) {
-	ep := []byte(o.endpoint)
-	b.Queue(sqlLines, ep, o.depth).Query(o.addJobs)
-	b.Queue(sqlLastSeq).QueryRow(func(row pgx.Row) error { return row.Scan(&o.last) })
-	b.Queue(sqlTurns, ep).Query(func(rows pgx.Rows) error {
-		var owner, key []byte
-		var prio int16
-		var seq, n int64
-		_, err := pgx.ForEachRow(rows, []any{&owner, &prio, &key, &seq, &n}, func() error {
-			o.served[lineName{string(owner), string(key), prio}] = turn{uint64(seq), n}
+// next returns the job that a slot gets next; nil: there is none, or want is set.
+func (o *order) next(now queue.Instant, s *queue.Slot) *readyJob {
+	o.now, o.slot = now, s
+	for {
+		o.want = want{}
+		j, choice := queue.Choose(o, &o.rules, o.running, now)
+		switch {
+		case choice == queue.ChooseNone || o.want != want{}:
 			return nil
-		})
-		return err
-	})
-	o.readUse(b)
-}
-
-// readUse adds the query for the running jobs to a batch.
-func (o *order) readUse(b *pgx.Batch) {
-	b.Queue(sqlUse, []byte(o.endpoint)).Query(func(rows pgx.Rows) error {
-		var owner, key []byte
-		var n int
-		_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n}, func() error {
-			o.run(string(owner), string(key), n)
-			return nil
-		})
-		return err
-	})
-}
-
-// addJobs adds the jobs of rows to their lines.
-func (o *order) addJobs(rows pgx.Rows) error {
-	var owner, key, lost []byte
-	var prio int16
-	var seq, queued, expires int64
-	found := map[*orderLine]int{}
-	_, err := pgx.ForEachRow(rows, []any{&owner, &prio, &key, &seq, &queued, &expires, &lost}, func() error {
-		name := lineName{string(owner), string(key), prio}
-		l := o.lines[name]
-		if l == nil {
-			l = &orderLine{lineName: name}
-			o.lines[name] = l
-			o.list = append(o.list, l)
+		case choice == queue.ChooseJob:
+			return j
 		}
-		l.jobs = append(l.jobs, readyJob{seq: uint64(seq), queued: queue.Instant(queued), expires: queue.Instant(expires), lost: queue.WorkerID(lost)})
-		found[l]++
-		return nil
-	})
-	for l, n := range found {
-		l.more = n >= o.depth
+		j.aside = true
+		o.aside = append(o.aside, j)
 	}
-	return err
 }
 
-// run counts n more running jobs.
-func (o *order) run(owner, key string, n int) {
-	o.use[[2]string{owner, key}] += n
-	o.users[owner] += n
-	o.running += n
-}
-
-// A choice is a job that is next for a slot.
-type choice struct {
-	line *orderLine
-	job  int
-}
-
-// choose returns the job that is next for a slot. It returns a line alone if it must have more of
-// its jobs first, and no line if there is no job.
-func (o *order) choose(now queue.Instant, s *queue.Slot) (next choice) {
+// begin begins with another slot, which may get what was put aside.
+func (o *order) begin(s *queue.Slot) {
+	for _, j := range o.aside {
+		j.aside = false
+	}
+	o.aside = o.aside[:0]
 	r := queue.Rules{}
 	if s.Rules != nil {
 		r = *s.Rules
 	}
-	if r.Total > 0 && o.running >= r.Total {
-		return choice{}
-	}
-	owners := map[string][]choice{}
-	for _, l := range o.list {
-		if o.isFull(&r, l.owner, l.key) {
-			continue
+	o.rules = r
+}
+
+// Levels implements queue.Heads.
+func (o *order) Levels() (bits uint16) {
+	first, best := (*orderOwner)(nil), int64(none)
+	var w want
+	for _, owner := range o.owners {
+		if turn, need := o.turnOf(owner); turn < best {
+			first, best, w = owner, turn, need
 		}
-		i := l.head(now, s.Worker)
+	}
+	switch {
+	case best > o.ownersTo:
+		o.want.owners = true
+		return 0
+	case first == nil || w != want{}:
+		o.want = w
+		return 0
+	}
+	o.owner = first
+	for p := range first.levels {
+		j, at, need := o.oldest(&first.levels[p])
 		switch {
-		case i >= 0:
-			owners[l.owner] = append(owners[l.owner], choice{l, i})
-		case l.more:
-			return choice{l, -1}
+		case need != want{} && at < none:
+			o.want = need
+			return 0
+		case j != nil:
+			bits |= 1 << p
 		}
 	}
-	var heads []choice
-	var first turn
-	for owner, list := range owners {
-		if t := o.served[ownerName(owner)].next(oldestOf(list)); heads == nil || t.before(first) {
-			heads, first = list, t
+	return bits
+}
+
+// turnOf returns the turn of an owner, or that it is not before this one and what must be read to tell.
+func (o *order) turnOf(w *orderOwner) (turn int64, need want) {
+	if o.isFull(w) {
+		return none, want{}
+	}
+	first := int64(none)
+	for p := range w.levels {
+		if _, at, n := o.oldest(&w.levels[p]); at < first {
+			first, need = at, n
 		}
 	}
-	return o.firstKey(highest(heads, now, r.Ageing.Milliseconds()))
-}
-
-// isFull reports whether an owner, or a key of it, is at a limit.
-func (o *order) isFull(r *queue.Rules, owner, key string) bool {
-	return r.PerUser > 0 && o.users[owner] >= r.PerUser || key != "" && r.PerKey > 0 && o.use[[2]string{owner, key}] >= r.PerKey
-}
-
-// head returns the oldest job of a line that a worker can claim; -1: none.
-func (l *orderLine) head(now queue.Instant, w queue.WorkerID) int {
-	return slices.IndexFunc(l.jobs, func(j readyJob) bool { return !j.taken && j.expires > now && (j.lost == "" || j.lost != w) })
-}
-
-func (c choice) seq() uint64 { return c.line.jobs[c.job].seq }
-
-func oldestOf(list []choice) uint64 {
-	seq := list[0].seq()
-	for _, c := range list[1:] {
-		seq = min(seq, c.seq())
+	if first == none {
+		return none, want{}
 	}
-	return seq
+	return max(w.last, first), need
 }
 
-// highest returns the choices of the priority that is served first.
-func highest(list []choice, now queue.Instant, ageing int64) (best []choice) {
-	score := int64(-1)
-	for p := int16(queue.MaxPriority); p >= 0; p-- {
-		var level []choice
-		for _, c := range list {
-			if c.line.prio == p {
-				level = append(level, c)
-			}
+func (o *order) isFull(w *orderOwner) bool { return o.rules.PerUser > 0 && w.runs >= o.rules.PerUser }
+
+// oldest returns the oldest job of a level and its place, or that none is before this place.
+func (o *order) oldest(v *orderLevel) (first *readyJob, at int64, need want) {
+	at = none
+	if v.headsTo < none {
+		at, need = v.headsTo+1, want{level: v}
+	}
+	for _, l := range v.lines {
+		if j, seq, n := o.firstOf(l); seq < at || seq == at && j != nil {
+			first, at, need = j, seq, n
 		}
-		if len(level) == 0 {
+	}
+	return first, at, need
+}
+
+// firstOf returns the first job of a line and its place, or that none is before this place.
+func (o *order) firstOf(l *orderLine) (first *readyJob, at int64, need want) {
+	if l.isFull(&o.rules) {
+		return nil, none, want{}
+	}
+	for _, j := range l.jobs {
+		if !j.taken && !j.aside {
+			return j, int64(j.seq), want{}
+		}
+	}
+	if !l.more {
+		return nil, none, want{}
+	}
+	return nil, l.after(), want{line: l}
+}
+
+// after is the place at which jobs that were not read begin.
+func (l *orderLine) after() int64 {
+	if n := len(l.jobs); n > 0 {
+		return int64(l.jobs[n-1].seq) + 1
+	}
+	return l.head
+}
+
+func (l *orderLine) isFull(r *queue.Rules) bool {
+	return l.use != nil && r.PerKey > 0 && l.use.runs >= r.PerKey
+}
+
+// Oldest implements queue.Heads.
+func (o *order) Oldest(priority int) queue.Head[*readyJob] {
+	j, _, _ := o.oldest(&o.owner.levels[priority])
+	return o.headOf(j)
+}
+
+// First implements queue.Heads. If it cannot tell, want is set.
+func (o *order) First(priority int) queue.Head[*readyJob] {
+	v := &o.owner.levels[priority]
+	first, best, need := (*readyJob)(nil), int64(none), want{}
+	if v.turnsTo < none {
+		best, need = v.turnsTo+1, want{level: v}
+	}
+	for _, l := range v.lines {
+		j, seq, n := o.firstOf(l)
+		if seq == none {
 			continue
 		}
-		s := int64(p)
-		if ageing > 0 {
-			first := slices.MinFunc(level, func(a, b choice) int {
-				if a.seq() < b.seq() {
-					return -1
-				}
-				return 1
-			})
-			s = s*ageing + max(int64(now-first.line.jobs[first.job].queued), 0)
-		}
-		if s > score {
-			best, score = level, s
+		if turn := max(l.last, seq); turn < best || turn == best && j != nil {
+			first, best, need = j, turn, n
 		}
 	}
-	return best
+	o.want = need
+	return o.headOf(first)
 }
 
-// firstKey returns the choice of the line whose turn is first.
-func (o *order) firstKey(list []choice) (next choice) {
-	var first turn
-	for _, c := range list {
-		if t := o.served[c.line.lineName].next(c.seq()); next.line == nil || t.before(first) {
-			next, first = c, t
-		}
+// headOf says whether the slot can get a job.
+func (o *order) headOf(j *readyJob) queue.Head[*readyJob] {
+	if j == nil {
+		return queue.Head[*readyJob]{}
 	}
-	return next
+	return queue.Head[*readyJob]{Job: j, Queued: j.queued, Barred: j.expires <= o.now || j.lost != "" && j.lost == o.slot.Worker}
 }
 
-// take makes a choice.
-func (o *order) take(c choice) {
-	c.line.jobs[c.job].taken = true
-	o.run(c.line.owner, c.line.key, 1)
-	o.claims++
-	for _, name := range [...]lineName{c.line.lineName, ownerName(c.line.owner)} {
-		o.served[name] = turn{o.last, o.claims}
-		o.changed[name] = true
+// take makes a choice. served is a number of job_seq; 0: turns do not matter.
+func (o *order) take(j *readyJob, served int64) {
+	j.taken = true
+	o.run(j, 1)
+	if served > 0 {
+		j.line.last, j.line.owner.last = served, served
 	}
 }
 
-// inOrder claims for a slot of an endpoint in its order. A job that another server moves at the
-// same time is passed by.
-func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o *order) error {
-	n, before, atOnce := 0, c.bytes, chosenAtOnce
-	if s.Bytes > 0 {
-		atOnce = chosenOfBytes
-	}
-	for !s.Full(n, c.bytes-before) && c.bytes < maxBytes {
-		chosen, err := c.chooseSome(ctx, call, s, o, min(s.N-n, atOnce))
-		if err != nil || len(chosen) == 0 {
-			return err
-		}
-		rows, err := c.lockChosen(ctx, o, chosen)
-		if err != nil {
-			return err
-		}
-		for _, ch := range chosen {
-			ok := false
-			if r := rows[ch.seq()]; r != nil {
-				if ok, err = c.claim(ctx, call, s, r); err != nil {
-					return err
-				}
-			}
-			if ok {
-				n++
-			} else {
-				o.run(ch.line.owner, ch.line.key, -1)
-			}
-		}
-	}
-	return nil
-}
-
-func (c *claimer) chooseSome(ctx context.Context, call *claimCall, s *queue.Slot, o *order, n int) (list []choice, err error) {
-	for len(list) < n {
-		next := o.choose(call.now, s)
-		switch {
-		case next.line == nil:
-			return list, nil
-		case next.job < 0:
-			if err := c.readLine(ctx, o, next.line); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		o.take(next)
-		list = append(list, next)
-	}
-	return list, nil
-}
-
-// readLine reads more jobs of a line.
-func (c *claimer) readLine(ctx context.Context, o *order, l *orderLine) error {
-	l.more = false
-	after := l.jobs[len(l.jobs)-1].seq
-	b := &pgx.Batch{}
-	b.Queue(sqlMoreOfLine, []byte(o.endpoint), []byte(l.owner), l.prio, []byte(l.key), int64(after), moreOfLine).Query(o.addJobs)
-	return c.t.send(ctx, b)
-}
-
-func (c *claimer) lockChosen(ctx context.Context, o *order, chosen []choice) (map[uint64]*jobRow, error) {
-	ep, seq := make([][]byte, len(chosen)), make([]int64, len(chosen))
-	for i, ch := range chosen {
-		ep[i], seq[i] = []byte(o.endpoint), int64(ch.seq())
-	}
-	slices.Sort(seq)
-	var list []*jobRow
-	b := &pgx.Batch{}
-	queueLock(b, &list, sqlLockSeqs, ep, seq)
-	if err := c.t.send(ctx, b); err != nil {
-		return nil, err
-	}
-	rows := map[uint64]*jobRow{}
-	for _, r := range list {
-		rows[r.job.Seq] = r
-	}
-	return rows, nil
-}
-
-// queue adds the statements that store the turns to a batch.
-func (o *order) queue(b *pgx.Batch) {
-	if len(o.changed) == 0 {
+// run counts n more running jobs.
+func (o *order) run(j *readyJob, n int) {
+	o.running += n
+	if !o.counted {
 		return
 	}
-	ep := []byte(o.endpoint)
-	if len(o.served) > 2*len(o.list)+64 {
-		live := o.last
-		for _, l := range o.list {
-			live = min(live, l.jobs[0].seq)
+	j.line.owner.runs += n
+	if u := j.line.use; u != nil {
+		u.runs += n
+	}
+}
+
+// rest says how the row of a line is left: its first job that nobody has claimed.
+func (l *orderLine) rest(r *queue.Rules) (head int64, waiting bool) {
+	i := slices.IndexFunc(l.jobs, func(j *readyJob) bool { return !j.claimed })
+	switch {
+	case i >= 0:
+		head = int64(l.jobs[i].seq)
+	case l.more:
+		head = l.after()
+	}
+	return head, head > 0 && !l.isFull(r)
+}
+
+// look finds out whether there are several lines, before the first choice.
+func (o *order) look() {
+	for _, w := range o.owners {
+		for p := range w.levels {
+			for _, l := range w.levels[p].lines {
+				o.mixed = o.mixed || o.first != lineName{w.name, l.key, p}
+			}
 		}
-		b.Queue(sqlDropTurns, ep, int64(live))
 	}
-	var owner, key [][]byte
-	var prio []int16
-	var n []int64
-	for name := range o.changed {
-		owner, key, prio = append(owner, []byte(name.owner)), append(key, []byte(name.key)), append(prio, name.prio)
-		n = append(n, o.served[name].n)
-	}
-	b.Queue(sqlPutTurns, ep, owner, prio, key, int64(o.last), n)
-	b.Queue(sqlPutClaims, ep, o.claims)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/internal/suite"
-	"github.com/podyard/podyard/serverless/queue"
 )
 
 // scanned are plans that read a whole table of jobs or of what was used.
@@ -89,8 +88,8 @@ func fillJobs(t *testing.T, url string, from, to int) {
 	for _, sql := range []string{
 		`INSERT INTO podyard.jobs (num, seq, armed, gone, status, ep, id, owner, key, state)
 		SELECT n, n, n, n, n % 3, 'e', n::text::bytea, 'o', '', '' FROM generate_series($1::int8 + 1, $2) n`,
-		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
-		SELECT 'e', 'o', 5, '', n, n, n, false, '', n % 2 = 1 FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+		SELECT 'e', 'o', 5, '', n, n, n, false, '' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_bodies (num, input) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_outputs (num, output) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node) SELECT 'e', 'o', '', n, n, '', 1 FROM generate_series($1::int8 + 1, $2) n`,
@@ -155,38 +154,4 @@ func explain(t *testing.T, conn *pgx.Conn, name string, p *postgres.Plan) string
 		t.Fatalf("%v of %s", err, p.SQL)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// readBlocks returns how many blocks the statement of a claim of 10 jobs of the endpoint e reads.
-func readBlocks(t *testing.T, conn *pgx.Conn, floor int64) int64 {
-	t.Helper()
-	_, err := conn.Exec(t.Context(), postgres.PlanSettings)
-	must(t, err)
-	var plan []struct {
-		Plan struct {
-			Hit  int64 `json:"Shared Hit Blocks"`
-			Read int64 `json:"Shared Read Blocks"`
-		}
-	}
-	sql := `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ` + postgres.SQLOldest
-	must(t, conn.QueryRow(t.Context(), sql, pgx.QueryExecModeExec, []byte("e"), floor, 10, int64(instant)).Scan(&plan))
-	return plan[0].Plan.Hit + plan[0].Plan.Read
-}
-
-// What says that an endpoint has several lines must not read, and lock, all jobs that wait.
-func TestAClaimOfAMixedEndpointReadsLittle(t *testing.T) {
-	url := postgresql.Database(t)
-	q := openURL(t, url).Jobs()
-	list := make([]queue.Job, 10_000)
-	for i := range list {
-		list[i] = newJob(fmt.Sprint(i))
-	}
-	list[len(list)-1].Priority = 9 // the line of the endpoint is that of its first job
-	submit(t, q, list...)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if n := readBlocks(t, conn, 0); n > 20 {
-		t.Errorf("a claim reads %d blocks before it knows that the endpoint is mixed, want at most 20", n)
-	}
 }

@@ -53,8 +53,12 @@ const (
 	// The ready jobs of each owner and key, all and those without low priority.
 	sqlReadyCounts = `SELECT owner, key, count(*), count(*) FILTER (WHERE NOT low) FROM podyard.job_ready WHERE ep = $1 GROUP BY owner, key`
 
+	sqlUse = `SELECT owner, key, count(*) FROM podyard.job_running WHERE ep = $1 GROUP BY owner, key`
+
 	// The oldest job of normal priority of an endpoint with one line.
-	sqlHead = `SELECT r.queued FROM podyard.job_endpoints e, LATERAL (` + readyRows + `) r WHERE e.ep = $1 AND NOT r.low LIMIT 1`
+	sqlHead = `SELECT r.queued FROM ` + oneLine + `, LATERAL (SELECT r.queued FROM podyard.job_ready r
+		WHERE r.ep = e.ep AND r.owner = e.owner AND r.prio = e.prio AND r.key = e.key AND r.seq >= f.seq AND NOT r.low ORDER BY r.seq LIMIT 1) r
+	WHERE e.ep = $1 AND NOT e.mixed`
 
 	// The oldest job of each line, of any kind or of normal priority.
 	sqlHeads = `WITH RECURSIVE l AS (
@@ -271,37 +275,64 @@ func (q *Jobs) Stats(ctx context.Context, _ queue.Instant, endpoint string, rule
 	if err != nil || rows == 0 {
 		return queue.Stats{}, err
 	}
-	o := newOrder(endpoint, 1)
+	o := &inUse{}
 	ready := s.Queued - s.Delayed
 	switch {
 	case rules != nil && rules.Paused:
 	case limited(rules):
-		s.Ready, s.ReadyLow, err = q.readyWithin(ctx, o, rules)
+		s.Ready, s.ReadyLow, err = q.readyWithin(ctx, endpoint, o, rules)
 	default:
 		s.Ready, s.ReadyLow = ready, s.QueuedLow-delayedLow
 	}
 	s.Blocked = max(ready-s.Ready, 0)
 	if err == nil && s.Ready > s.ReadyLow {
-		s.Oldest, err = q.oldest(ctx, o, rules, s.Blocked > 0)
+		s.Oldest, err = q.oldest(ctx, endpoint, o, rules, s.Blocked > 0)
 	}
 	return s, err
 }
 
+// inUse is what runs of an endpoint.
+type inUse struct {
+	keys    map[[2]string]int // by owner and key
+	users   map[string]int
+	running int
+}
+
+// read adds the query for it to a batch.
+func (u *inUse) read(b *pgx.Batch, endpoint string) {
+	b.Queue(sqlUse, []byte(endpoint)).Query(func(rows pgx.Rows) error {
+		var owner, key []byte
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n}, func() error {
+			u.keys[[2]string{string(owner), string(key)}] += n
+			u.users[string(owner)] += n
+			u.running += n
+			return nil
+		})
+		return err
+	})
+}
+
+// isFull reports whether an owner, or a key of it, is at a limit.
+func (u *inUse) isFull(r *queue.Rules, owner, key string) bool {
+	return r.PerUser > 0 && u.users[owner] >= r.PerUser || key != "" && r.PerKey > 0 && u.keys[[2]string{owner, key}] >= r.PerKey
+}
+
 // readyWithin returns how many ready jobs the limits allow, all of them and those of low priority.
-func (q *Jobs) readyWithin(ctx context.Context, o *order, r *queue.Rules) (ready, low int64, err error) {
+func (q *Jobs) readyWithin(ctx context.Context, endpoint string, o *inUse, r *queue.Rules) (ready, low int64, err error) {
 	var all, normal map[string]int
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
-		o.use, o.users, o.running = map[[2]string]int{}, map[string]int{}, 0
+		*o = inUse{keys: map[[2]string]int{}, users: map[string]int{}}
 		all, normal = map[string]int{}, map[string]int{}
 		b := &pgx.Batch{}
-		o.readUse(b)
-		b.Queue(sqlReadyCounts, []byte(o.endpoint)).Query(func(rows pgx.Rows) error {
+		o.read(b, endpoint)
+		b.Queue(sqlReadyCounts, []byte(endpoint)).Query(func(rows pgx.Rows) error {
 			var owner, key []byte
 			var n, m int
 			_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n, &m}, func() error {
 				who, room := string(owner), math.MaxInt
 				if len(key) > 0 {
-					room = left(r.PerKey, o.use[[2]string{who, string(key)}])
+					room = left(r.PerKey, o.keys[[2]string{who, string(key)}])
 				}
 				all[who] += min(n, room)
 				normal[who] += min(m, room)
@@ -331,16 +362,17 @@ func left(limit, running int) int {
 
 // oldest returns State.Queued of the oldest job of normal priority or, if some are blocked, of the
 // oldest one that could be claimed.
-func (q *Jobs) oldest(ctx context.Context, o *order, r *queue.Rules, blocked bool) (at queue.Instant, err error) {
+func (q *Jobs) oldest(ctx context.Context, endpoint string, o *inUse, r *queue.Rules, blocked bool) (at queue.Instant, err error) {
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
 		at = 0
 		if !blocked {
-			err := conn.QueryRow(ctx, sqlHead, []byte(o.endpoint), q.floors.of(o.endpoint)).Scan(&at)
+			e, _ := q.news.of(endpoint)
+			err := conn.QueryRow(ctx, sqlHead, []byte(endpoint), e.from).Scan(&at)
 			if !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
 		}
-		rows, err := conn.Query(ctx, sqlHeads, []byte(o.endpoint), blocked)
+		rows, err := conn.Query(ctx, sqlHeads, []byte(endpoint), blocked)
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,19 @@ type jobRow struct {
 	// there looks in the index. Zero if the row was not read.
 	place, readyPlace pgtype.TID
 
-	armed queue.Instant
-	job   queue.Job
-	known knownRow
+	armed   queue.Instant
+	job     queue.Job
+	known   knownRow
+	counted bool // a claim that is counted in the line
+}
+
+// counting says what job_running.counted is of a job that begins to run: 1 if the claim counts it in its line, and
+// 2 (NULL) if a trigger tells the line, because a worker took the job back without a claim.
+func (r *jobRow) counting(op *queue.Op) int16 {
+	if op.Kind != queue.OpClaim {
+		return 2
+	}
+	return int16(bit(r.counted))
 }
 
 // jobColumns are what scan reads, of the table with the alias j.

@@ -26,18 +26,18 @@ const (
 		(SELECT x.ctid FROM podyard.job_ready x WHERE x.ep = u.ep AND x.owner = u.owner AND x.prio = u.prio AND x.key = u.key AND x.seq = u.seq))
 	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::tid[]) u(ep, owner, prio, key, seq, place)))`
 
-	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost, late)
-	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost, u.late
-	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::bool[])
-		u(ep, owner, prio, key, seq, queued, expires, low, lost, late)`
+	sqlReady = `INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
+	SELECT u.ep, u.owner, u.prio, u.key, u.seq, u.queued, u.expires, u.low, u.lost
+	FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::bytea[], $5::int8[], $6::int8[], $7::int8[], $8::bool[], $9::bytea[])
+		u(ep, owner, prio, key, seq, queued, expires, low, lost)`
 
 	sqlStopped = `DELETE FROM podyard.job_running WHERE ctid = ANY(ARRAY(
 	SELECT x.at FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[]) u(ep, owner, key, num),
 	LATERAL (SELECT x.ctid AS at FROM podyard.job_running x WHERE x.ep = u.ep AND x.owner = u.owner AND x.key = u.key AND x.num = u.num OFFSET 0) x))`
 
-	sqlRunning = `INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node)
-	SELECT u.ep, u.owner, u.key, u.num, u.seq, u.id, $7
-	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int8[], $6::bytea[]) u(ep, owner, key, num, seq, id)`
+	sqlRunning = `INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, counted, node)
+	SELECT u.ep, u.owner, u.key, u.num, u.seq, u.id, CASE u.counted WHEN 0 THEN false WHEN 1 THEN true END, $8
+	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int8[], $5::int8[], $6::bytea[], $7::int2[]) u(ep, owner, key, num, seq, id, counted)`
 
 	sqlDropOutputs = `DELETE FROM podyard.job_outputs WHERE num = ANY($1::int8[])`
 

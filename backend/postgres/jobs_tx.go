@@ -106,12 +106,9 @@ func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql str
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := q.knowLines(ctx, jobs); err != nil {
-		return err
-	}
 	// A row of counters of its own: the transaction may take long, and no other one waits for it.
 	r := roomsOf(q.s.limits.Load(), amountsOf(jobs), amounts{})
-	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), true, &r)
+	sql, args, err := q.addStatement(jobs, -1-rand.Int64N(1<<62), &r)
 	if err != nil {
 		return err
 	}

@@ -54,13 +54,14 @@ type writes struct {
 	unready, ready struct {
 		line
 		seq, queued, expires []int64
-		low, late            []bool
+		low                  []bool
 		lost                 [][]byte
 		place                []pgtype.TID // of rows that are removed
 	}
 	stopped, running struct {
 		ep, owner, key, id [][]byte
 		num, seq           []int64
+		counted            []int16
 	}
 	alive      struct{ ep, id [][]byte } // jobs whose dead letters go
 	dropOutput []int64
@@ -195,7 +196,7 @@ func (w *writes) place(m *move) {
 		w.ready.add(j)
 		w.ready.seq, w.ready.queued = append(w.ready.seq, int64(is.seq)), append(w.ready.queued, int64(is.queued))
 		w.ready.expires, w.ready.lost = append(w.ready.expires, int64(is.expires)), append(w.ready.lost, []byte(is.lost))
-		w.ready.low, w.ready.late = append(w.ready.low, m.after.Flags&queue.LowPriority != 0), append(w.ready.late, m.effect&queue.NewSeq == 0)
+		w.ready.low = append(w.ready.low, m.after.Flags&queue.LowPriority != 0)
 	}
 	if ran == runs {
 		return
@@ -206,6 +207,7 @@ func (w *writes) place(m *move) {
 	}
 	r.ep, r.owner, r.key = appendText(r.ep, j.Endpoint), appendText(r.owner, j.Owner), appendText(r.key, j.Key)
 	r.id, r.num, r.seq = append(r.id, []byte(j.ID)), append(r.num, m.row.num), append(r.seq, int64(m.after.Seq))
+	r.counted = append(r.counted, m.row.counting(m.op))
 }
 
 func (w *writes) payloads(m *move) {
@@ -276,11 +278,11 @@ func (w *writes) main() (list merged) {
 		addIf(&list, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq, r.place)
 	}
 	r := &w.ready
-	addIf(&list, r.ep, sqlReady, r.ep, r.owner, r.prio, r.key, r.seq, r.queued, r.expires, r.low, r.lost, r.late)
+	addIf(&list, r.ep, sqlReady, r.ep, r.owner, r.prio, r.key, r.seq, r.queued, r.expires, r.low, r.lost)
 	s := &w.stopped
 	addIf(&list, s.ep, sqlStopped, s.ep, s.owner, s.key, s.num)
 	s = &w.running
-	addIf(&list, s.ep, sqlRunning, s.ep, s.owner, s.key, s.num, s.seq, s.id, w.epoch)
+	addIf(&list, s.ep, sqlRunning, s.ep, s.owner, s.key, s.num, s.seq, s.id, s.counted, w.epoch)
 	put := sqlPutFirstOutputs
 	if w.output.again {
 		put = sqlPutOutputs
