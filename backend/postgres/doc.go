@@ -8,9 +8,9 @@
 //   - Ids and texts are stored as bytes, because a text of PostgreSQL has neither NUL nor
 //     invalid UTF-8.
 //   - Many calls of the queue at the same time share a transaction. Moves of a job lock its row, and
-//     queue.State.Apply decides them. Several servers claim the jobs of an endpoint at the same
-//     time if all are of one owner, key and priority and no limit is set; otherwise one after
-//     another, so that the order is exact and no limit is ever exceeded.
+//     queue.State.Apply decides them. Claims of an endpoint are made by one server at a time, so that the
+//     order is exact and no limit is ever exceeded. The order is in rows, of which a claim reads the
+//     first ones (see jobs_lines.go), so it costs the same whatever waits.
 //   - When the database cannot be reached, calls return [ErrUnreachable], and when it refuses for now
 //     what it may do later, [ErrNotNow]: in both cases nothing was changed. If a connection breaks
 //     or is silent during a commit, the outcome is unknown, and the error is [ErrUnknown]. All three

@@ -58,7 +58,7 @@ func TestEachStatementHasItsIndexForTablesOfAnySize(t *testing.T) {
 	have := 0
 	defer func() { // few rows are left, and the dead ones stay
 		keepDead(t, url)
-		for _, table := range []string{"job_ready", "job_running", "job_due", "jobs", "job_bodies", "job_outputs", "uses"} {
+		for _, table := range []string{"job_ready", "job_running", "job_lines", "job_owners", "job_news", "job_due", "jobs", "job_bodies", "job_outputs", "uses"} {
 			execute(t, url, `DELETE FROM podyard.`+table+` WHERE ctid > '(0,2)'`)
 		}
 		execute(t, url, `VACUUM ANALYZE`)
@@ -90,6 +90,10 @@ func fillJobs(t *testing.T, url string, from, to int) {
 		SELECT n, n, n, n, n % 3, 'e', n::text::bytea, 'o', '', '' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_ready (ep, owner, prio, key, seq, queued, expires, low, lost)
 		SELECT 'e', 'o', 5, '', n, n, n, false, '' FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_lines (ep, owner, key, prio, v, head, served, waiting)
+		SELECT 'e', ('o' || n % 10)::bytea, n::text::bytea, n % 11 - 1, n, n % 3, n, n % 3 > 0 FROM generate_series($1::int8 + 1, $2) n`,
+		`INSERT INTO podyard.job_owners (ep, owner, v, served, turn, waiting, heads, turns)
+		SELECT 'e', n::text::bytea, n, n, n, n % 3 > 0, array_fill(n, ARRAY[10]), array_fill(n, ARRAY[10]) FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_bodies (num, input) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_outputs (num, output) SELECT n, 'x' FROM generate_series($1::int8 + 1, $2) n`,
 		`INSERT INTO podyard.job_running (ep, owner, key, num, seq, id, node) SELECT 'e', 'o', '', n, n, '', 1 FROM generate_series($1::int8 + 1, $2) n`,
