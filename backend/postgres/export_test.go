@@ -98,9 +98,6 @@ func planOf(indexes []string, list ...any) Plan {
 // Literal is literal.
 func Literal(arg any) any { return literal(arg) }
 
-// JobsWithoutALook is how many jobs a Store adds for a user who is far from the limits, after a look.
-const JobsWithoutALook = maxItems
-
 // Statements that look for rows at their places.
 const (
 	SQLUpdate  = sqlUpdate

@@ -31,12 +31,12 @@ type Jobs struct {
 	epoch  int64 // of this Store; 0: not known yet
 	tokens atomic.Uint32
 	sweeps atomic.Uint32
+	claims atomic.Uint32 // transactions
 	news   newsFloors
 	dues   dueFloor
 	held   heldJobs
 	unsure unsureMoves
 	texts  mergedTexts
-	far    farUsers
 
 	perCopy                 int   // from how many jobs on a call copies them
 	perGeneration           int   // commits
@@ -102,12 +102,12 @@ func (q *Jobs) Shared() bool { return true }
 // empty, or before it knows how large they have become. A statement without BEGIN has the isolation
 // of the others.
 const planSettings = `SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; ` +
-	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; SET jit = off`
+	`SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; SET enable_sort = off; SET jit = off`
 
 // localPlanSettings are planSettings for the transaction under way.
 const localPlanSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), ` +
 	`set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), ` +
-	`set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true), set_config('jit', 'off', true), ` +
+	`set_config('enable_material', 'off', true), set_config('enable_memoize', 'off', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true), ` +
 	`set_config('` + idleName + `', '` + idleLimit + `', true)`
 
 // jobPool returns a pool whose connections have the settings of plans, unless they are pooled.

@@ -171,11 +171,7 @@ func (q *Jobs) addOnce(ctx context.Context, b *addBatch, rows *counterRows, add 
 
 // addPlain adds jobs, unless a user is near a limit: then it returns fewer numbers than jobs, or errNear.
 func (q *Jobs) addPlain(ctx context.Context, t *jobTx, b *addBatch, slot int64) ([]int64, error) {
-	set, want, began := q.s.limits.Load(), amountsOf(b.jobs), q.s.opts.Clock.Now()
-	if q.far.spend(set, want, began) {
-		return q.addTo(ctx, t, b.jobs, slot, &rooms{})
-	}
-	r := roomsOf(set, want, lookMargin())
+	r := roomsOf(q.s.limits.Load(), amountsOf(b.jobs), lookMargin())
 	if keys := queue.Creations(b.jobs); len(keys) > 0 {
 		// The statement that adds would come too late: the keys would be there without the jobs.
 		users, err := t.near(ctx, &r)
@@ -187,11 +183,7 @@ func (q *Jobs) addPlain(ctx context.Context, t *jobTx, b *addBatch, slot int64) 
 		}
 		r = rooms{}
 	}
-	seqs, err := q.addTo(ctx, t, b.jobs, slot, &r)
-	if err == nil && len(seqs) == len(b.jobs) {
-		q.far.found(set, want, began)
-	}
-	return seqs, err
+	return q.addTo(ctx, t, b.jobs, slot, &r)
 }
 
 // addAdmitted refuses calls for which users have no room, and adds the jobs of the others.

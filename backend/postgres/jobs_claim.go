@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -424,8 +423,9 @@ func (c *claimer) finish(ctx context.Context) error {
 		}
 	}
 	b := &pgx.Batch{}
+	drop := c.q.claims.Add(1)%dropShare == 0
 	for _, o := range c.orders {
-		o.queue(b, o.mixed && rand.IntN(dropShare) == 0)
+		o.queue(b, o.mixed && drop)
 	}
 	var inputs merged
 	addIf(&inputs, nums, sqlInputs, nums)

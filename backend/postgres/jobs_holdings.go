@@ -18,8 +18,7 @@ import (
 
 // What users hold in the queue is counted in rows of job_holdings, in the transaction of each change.
 // The sum of the rows of a user is read without a lock, so it lacks what transactions under way add.
-// Far from a limit that does not matter: the margins are left for them, and for what servers add
-// without reading (see farUsers). Nearer, a transaction takes the lock of the user and reads the sum
+// Far from a limit that does not matter: the margins are left for them. Nearer, a transaction takes the lock of the user and reads the sum
 // again.
 
 const (
@@ -145,6 +144,12 @@ func (h holdings) add(list *merged, slot int64) {
 	owner, jobs, queued, bytes := h.columns()
 	addIf(list, owner, sqlHold, owner, slot, jobs, queued, bytes)
 }
+
+// amounts are of the budgets of a queue, which are the first ones.
+type amounts [budget.DeadLetters + 1]int64
+
+// lookMargin is what a look leaves below the limits.
+func lookMargin() amounts { return amounts{jobMargin, jobMargin, byteMargin, jobMargin, jobMargin} }
 
 // wants are what some jobs ask of the budgets of one owner.
 type wants struct {
@@ -376,11 +381,10 @@ func (q *Jobs) roomFor(ctx context.Context, m *mover, refs []queue.Ref, calls []
 	b := &pgx.Batch{}
 	set := q.s.limits.Load()
 	adding := refsOf(calls, (*queue.Op).Adds)
-	if set == nil || len(adding) == 0 || q.farReports(m, set, calls) {
+	if set == nil || len(adding) == 0 {
 		return nil, m.lock(ctx, b, refs)
 	}
 	in := &room{set, map[string]int64{}}
-	began := q.s.opts.Clock.Now()
 	ep, id := refColumns(adding)
 	b.Queue(sqlBytesHeld, ep, id).Query(func(rows pgx.Rows) error {
 		var owner []byte
@@ -397,40 +401,7 @@ func (q *Jobs) roomFor(ctx context.Context, m *mover, refs []queue.Ref, calls []
 	if err := in.exact(ctx, m.t); err != nil {
 		return nil, err
 	}
-	q.far.found(set, in.far(), began)
 	return in, nil
-}
-
-// farReports reports whether all reports are of known jobs whose owners are far from their limit.
-func (q *Jobs) farReports(m *mover, set *budget.Set, calls []*moveCall) bool {
-	want := map[string]amounts{}
-	for _, c := range calls {
-		for i := range c.ops {
-			op := &c.ops[i]
-			if !op.Adds() {
-				continue
-			}
-			r := m.rows[op.Ref]
-			if r == nil {
-				return false
-			}
-			w := want[r.job.Owner]
-			w[budget.JobBytes] += 3*int64(len(op.Payload)+len(op.Error)) + 2*r.job.Bytes() // with two copies of the job
-			want[r.job.Owner] = w
-		}
-	}
-	return q.far.spend(set, want, q.s.opts.Clock.Now())
-}
-
-// far are the users who are far from their limit, as what some want.
-func (m *room) far() map[string]amounts {
-	users := map[string]amounts{}
-	for user, used := range m.used {
-		if !m.near(user, used) {
-			users[user] = amounts{budget.JobBytes: 1}
-		}
-	}
-	return users
 }
 
 // near reports whether a user who holds so many bytes is near the limit.

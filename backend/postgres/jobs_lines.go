@@ -61,7 +61,7 @@ const (
 		l.seqs, l.queued, l.expires, l.lost, l.places FROM podyard.job_endpoints e,
 	LATERAL (SELECT o.owner, o.ctid AS place, o.served, o.turn, o.waiting, o.runs, o.heads, o.turns FROM podyard.job_owners o
 		WHERE o.ep = e.ep AND o.waiting AND o.turn >= e.floor AND o.turn > $5 ORDER BY o.turn LIMIT $4) o
-	LEFT JOIN LATERAL (SELECT l.*, k.place AS key_place, k.runs, j.seqs, j.queued, j.expires, j.lost, j.places FROM (
+	LEFT JOIN LATERAL (SELECT l.via, l.at, l.prio, l.key, l.place, l.head, l.stored, l.served, l.waiting, k.place AS key_place, k.runs, j.seqs, j.queued, j.expires, j.lost, j.places FROM (
 			SELECT (u.n - 1)::int2 AS prio, u.turn - 1 AS turn, u.head - 1 AS head FROM unnest(o.turns, o.heads) WITH ORDINALITY u(turn, head, n) WHERE u.head IS NOT NULL) p,
 		` + levelLines + `) l ON true
 	WHERE e.ep = $1`
@@ -111,7 +111,7 @@ const (
 
 	// When an idle line was served is forgotten after so many places.
 	sqlDropLines = `DELETE FROM podyard.job_lines WHERE ctid = ANY(ARRAY(
-	SELECT x.ctid FROM podyard.job_lines x WHERE x.ep = $1 AND NOT x.waiting AND x.head = 0 AND x.runs = 0 AND x.v < (SELECT last_value FROM podyard.job_seq) - 262144 ORDER BY x.v LIMIT 512))`
+	SELECT x.ctid FROM podyard.job_lines x WHERE x.ep = $1 AND NOT x.waiting AND x.head = 0 AND x.runs = 0 AND x.v < (SELECT nextval('podyard.job_seq')) - 262144 ORDER BY x.v LIMIT 512))`
 
 	sqlPutLimits = `UPDATE podyard.job_endpoints SET counted = true, per_key = $2, per_user = $3 WHERE ep = $1`
 
@@ -153,7 +153,7 @@ const (
 	firstRead = 8
 	// rowLag is how many places a row may be behind before it is written for that alone.
 	rowLag = 512
-	// dropShare is for which part of the claims idle lines are dropped.
+	// dropShare is after how many claims one drops idle lines.
 	dropShare = 64
 )
 

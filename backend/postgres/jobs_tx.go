@@ -24,7 +24,7 @@ import (
 // waits for the transaction. PostgreSQL commits such transactions one after the other, as all that
 // notify. Callers of one user whose transactions overlap may exceed a budget together.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
-	return q.enqueueIn(ctx, jobs, func(sql string, args []any) error {
+	return q.enqueueIn(jobs, func(sql string, args []any) error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			if err := addKeys(ctx, tx, queue.Creations(jobs)); err != nil {
 				return err
@@ -50,7 +50,7 @@ func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) erro
 // PostgreSQL. It uses the savepoint podyard_enqueue. The caller must not use the transaction at
 // the same time, and must have read and closed the rows of its queries.
 func (q *Jobs) EnqueueSQL(ctx context.Context, tx *sql.Tx, jobs ...queue.Job) error {
-	return q.enqueueIn(ctx, jobs, func(sql string, args []any) error {
+	return q.enqueueIn(jobs, func(sql string, args []any) error {
 		t := sqlTx{tx}
 		if _, err := t.Exec(ctx, `SAVEPOINT podyard_enqueue`); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, 
 }
 
 // enqueueIn checks jobs and calls add with the statement that adds them.
-func (q *Jobs) enqueueIn(ctx context.Context, jobs []queue.Job, add func(sql string, args []any) error) error {
+func (q *Jobs) enqueueIn(jobs []queue.Job, add func(sql string, args []any) error) error {
 	for i := range jobs {
 		if err := jobs[i].Check(); err != nil {
 			return err
