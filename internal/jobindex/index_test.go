@@ -15,6 +15,10 @@ func TestEveryMemberOfAStateIsInTheIndex(t *testing.T) {
 	s.Priority = queue.MaxPriority
 	for _, status := range []queue.Status{queue.InQueue, queue.Failed} {
 		s.Status, s.Delayed = status, status == queue.InQueue
+		s.Started, s.LostStarted = 20, 0
+		if status == queue.InQueue { // a job that waits has no Started
+			s.Started, s.LostStarted = 0, 21
+		}
 		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: queue.JobID(status.String())}, "user", "", s.Priority)
 		if !ok {
 			t.Fatal("Add failed")

@@ -41,12 +41,11 @@ type record struct {
 	finished      queue.Instant
 	firstChunk    queue.Instant
 
-	started, runUntil, submitted queue.Instant
+	started, runUntil, submitted queue.Instant // started is LostStarted of a job that waits: it has no Started
 	stream                       int64
 	chunks, drained              uint32
 	inBytes, outBytes            uint32
 	tag                          uint64
-	lostStarted                  queue.Instant
 	all, own                     uint32 // of Index.chunks: in the list of the endpoint, and in that of the owner; 0: none
 }
 
@@ -69,7 +68,10 @@ func (x *Index) Read(i uint32, s *queue.State) {
 	s.Terms = *x.terms.at(r.terms)
 	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
 	s.InBytes, s.OutBytes, s.FirstChunk = r.inBytes, r.outBytes, r.firstChunk
-	s.Read, s.Returned, s.Releases, s.LostStarted = r.packed&1 != 0, r.packed&2 != 0, r.packed>>2, r.lostStarted
+	s.Read, s.Returned, s.Releases, s.LostStarted = r.packed&1 != 0, r.packed&2 != 0, r.packed>>2, 0
+	if r.status == queue.InQueue {
+		s.Started, s.LostStarted = 0, r.started
+	}
 }
 
 // store is the inverse of Read, without what never changes: the priority and the terms.
@@ -84,7 +86,10 @@ func (x *Index) store(r *record, s *queue.State) {
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
 	r.inBytes, r.outBytes, r.firstChunk = s.InBytes, s.OutBytes, s.FirstChunk
-	r.packed, r.lostStarted = s.Releases<<2, s.LostStarted
+	if s.Status == queue.InQueue {
+		r.started = s.LostStarted
+	}
+	r.packed = s.Releases << 2
 	if s.Read {
 		r.packed |= 1
 	}

@@ -205,7 +205,7 @@ func (s *State) claim(now Instant, op *Op) (Effect, error) {
 	if barred := s.Barred(); s.Status != InQueue || s.Delayed || barred != "" && barred == op.Worker {
 		return 0, ErrStatus
 	}
-	s.Status, s.Worker, s.Token = InProgress, op.Worker, op.Token
+	s.Status, s.Worker, s.Token, s.LostStarted = InProgress, op.Worker, op.Token, 0
 	s.Deliveries++
 	s.Started, s.LeaseUntil, s.RunUntil = now, op.Until, now.Add(s.ExecTimeout)
 	return Put, nil
@@ -458,7 +458,7 @@ func (s *State) end(now Instant, st Status) Effect {
 	if s.DeadLetter > 0 && s.Run > 0 && st == Completed { // nobody is to do the work again
 		e |= DropDead
 	}
-	s.Status, s.Finished, s.Delayed = st, now, false
+	s.Status, s.Finished, s.Delayed, s.LostStarted = st, now, false, 0
 	if !s.needsInput() { // a cancelled job cannot be retried
 		e |= s.dropInput()
 	}

@@ -219,7 +219,7 @@ type State struct {
 	RunUntil,
 	Expires,
 	FirstChunk, // of the present lease
-	LostStarted Instant // when the lease of Lost began; 0: its late result is not taken
+	LostStarted Instant // of a queued job: when the lease of Lost began; 0: its late result is not taken
 	Terms
 	Chunks, Drained   uint32 // chunks of this run, and how many of them were read
 	Stream            int64  // bytes of chunks not drained
