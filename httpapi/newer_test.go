@@ -95,7 +95,9 @@ func TestTheBodyThatDstackSendsMakesAPod(t *testing.T) {
 			`"gpu":{"id":"NVIDIA GeForce RTX 4090","count":1,"minCudaVersion":"12.8","minRamPerGpu":8,"minVcpuCountPerGpu":2}}`)
 		advance(10 * time.Second)
 		var pod struct {
-			Runtime struct{ Ports []struct{ Private, Public int } }
+			Runtime struct {
+				Ports []struct{ Private, Public int }
+			}
 		}
 		if err := json.Unmarshal([]byte(w.want(200, "GET", "/v2/pods/"+a.field("id"), "").body), &pod); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 // Limits of requests to the HTTP ports of pods (docs/decisions.md 53).
 const (
-	maxVisit    = 100 << 20         // bytes of a request
+	maxVisit      = 100 << 20         // bytes of a request
 	podAnswerTime = 100 * time.Second // to the head of the answer
 )
 

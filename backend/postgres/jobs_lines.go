@@ -292,7 +292,8 @@ func (c *claimer) lockRows(b *pgx.Batch, endpoints []string) {
 		var floor int64
 		_, err := pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &mixed, &counted, &perKey, &perUser, &floor}, func() error {
 			o := c.orders[string(ep)]
-			o.locked, o.mixed, o.wasMixed, o.counted, o.perKey, o.perUser, o.floor = true, mixed, mixed, counted, perKey, perUser, floor
+			o.locked, o.orderRow, o.perKey, o.perUser, o.floor = true, orderRow{mixed, counted}, perKey, perUser, floor
+			o.was = o.orderRow
 			o.first = lineName{string(owner), string(key), prio}
 			return nil
 		})
@@ -667,7 +668,7 @@ func (o *order) settle() bool {
 	if first == none || !lags(o.floor, first) {
 		first = o.floor
 	}
-	changed := first != o.floor || o.mixed != o.wasMixed
+	changed := first != o.floor || o.mixed != o.was.mixed
 	o.floor = first
 	return changed
 }

@@ -14,12 +14,12 @@ import (
 // here one up to turnsTo, nor a job up to headsTo. Where that does not tell which job is next, want says what
 // must be read first.
 type order struct {
-	endpoint        string
-	rules           queue.Rules
-	locked          bool     // it has a row
-	first           lineName // of its first job
-	mixed, wasMixed bool     // it has had several lines, and whether its row says so
-	counted         bool     // what runs is counted in the rows
+	endpoint string
+	rules    queue.Rules
+	locked   bool     // it has a row
+	first    lineName // of its first job
+	orderRow
+	was             orderRow // what the row says
 	perKey, perUser int      // of the last claim with limits
 	running         int      // read only if there is a limit for it
 	floor           int64
@@ -41,6 +41,12 @@ type order struct {
 	aside []*readyJob // this slot cannot get them
 	owner *orderOwner // whose turn is first
 	want  want
+}
+
+// An orderRow is what the row of an endpoint says of its lines.
+type orderRow struct {
+	mixed   bool // it has had several lines
+	counted bool // what runs is counted in the rows
 }
 
 // A lineName names a line of an endpoint.
