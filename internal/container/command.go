@@ -56,7 +56,7 @@ func (c Command) String() string {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read it
+	enc.SetEscapeHTML(false)    // people read it
 	_ = enc.Encode(execForm(c)) //nolint:errchkjson // two lists of strings
 	return strings.TrimSuffix(b.String(), "\n")
 }
