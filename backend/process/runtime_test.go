@@ -60,7 +60,13 @@ func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := pods.Spec{Image: "plain", Entrypoint: []string{self, "tell"}}
+	// Where every user of the machine may run it: the pods may have another user than the tests.
+	shown := t.TempDir()
+	shownSelf := filepath.Join(shown, filepath.Base(self))
+	if err := errors.Join(os.Chmod(filepath.Dir(shown), 0o755), os.Chmod(shown, 0o755), os.Link(self, shownSelf)); err != nil {
+		t.Fatal(err)
+	}
+	entry := pods.Spec{Image: "plain", Entrypoint: []string{shownSelf, "tell"}}
 	runs, missing, tells, counts, serves := program("run"), pods.Spec{Image: "no/such:image"}, program("tell"), program("count"), program("serve")
 	stubborn := program("stubborn")
 	// Its port accepts when it ignores signals.

@@ -105,7 +105,7 @@ func serverPage() Dashboard {
 		panel("Refused", "ops", `sum by (limit) (rate(podyard_limits_refused_total`+of+`[$__rate_interval]))`, "limit: {{limit}}", `sum by (reason) (rate(podyard_auth_failures_total`+of+`[$__rate_interval]))`, "key: {{reason}}"),
 		panel("Commits", "s", `histogram_quantile(0.9, sum by (le) (rate(podyard_store_commit_seconds_bucket`+of+`[$__rate_interval])))`, "P90", `histogram_quantile(0.98, sum by (le) (rate(podyard_store_commit_seconds_bucket`+of+`[$__rate_interval])))`, "P98"),
 		panel("Changes in a commit", "short", `sum(rate(podyard_store_commit_ops_sum`+of+`[$__rate_interval])) / sum(rate(podyard_store_commit_ops_count`+of+`[$__rate_interval]))`, "mean"),
-		panel("Store", "bytes", `sum(podyard_store_bytes`+of+`)`, "files", `sum(podyard_stream_undrained_bytes`+of+`)`, "chunks not read"),
+		panel("Store", "bytes", `sum(podyard_store_bytes`+of+`)`, "files", `sum(podyard_store_dead_bytes`+of+`)`, "of deleted payloads", `sum(podyard_stream_undrained_bytes`+of+`)`, "chunks not read"),
 		panel("State of the store", "short", `min(podyard_store_writable`+of+`)`, "writable", `sum(podyard_store_damage_total`+of+`)`, "damages"),
 		panel("Webhooks", "ops", `sum by (code) (rate(podyard_webhook_attempts_total`+of+`[$__rate_interval]))`, "{{code}}"),
 		panel("How long they take and wait", "s",
