@@ -278,7 +278,7 @@ func TestAWorkerThatMiscountsItsJobsKeepsThem(t *testing.T) {
 		h, id := w.hand("w1"), w.submit(`{}`)
 		h.take()
 		for range 3 {
-			advance(5 * time.Second)
+			advance(time.Second) // and the request is held for 25 s
 			w.call("GET", h.path("job-take")+"&job_in_progress=0", "", h.key(), "User-Agent: RunPod-Python-SDK/1.7.1 (Linux 6; x86_64)")
 			h.ping()
 		}

@@ -30,7 +30,9 @@ type ending struct {
 	not       string // the version that ends it in another way
 }
 
-const noResult = "worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it asked for another job and had reported no result"
+// noResult goes on with "asked for another job" or, of version 1.6.2, "reported no result, and its pings
+// do not list the job".
+const noResult = "worker lost: the job was given to workers 3 times and none of them reported a result; the last one: it "
 
 var endings = []ending{
 	{mode: "sync", act: "print", runs: 1, status: "COMPLETED"},
