@@ -80,14 +80,15 @@ func (n *tenant) largePods() {
 	env := strings.Repeat("<", 900<<10)
 	for i := range 8 {
 		body := fmt.Sprintf(`{"name":"p%d","image":"test/env","cpu":{"id":"host","vcpuCount":2}}`, i)
+		var p struct{ ID string }
 		eventually(n.t, "there is room for the next pod", func() bool {
 			status, made := n.do(n.t.Context(), "POST", "/v2/pods", body)
-			var p struct{ ID string }
-			if status != http.StatusCreated || json.Unmarshal(made, &p) != nil {
-				return false
-			}
-			status, _ = n.do(n.t.Context(), "PATCH", "/v2/pods/"+p.ID, fmt.Sprintf(`{"env":{"A":"%s"}}`, env))
+			return status == http.StatusCreated && json.Unmarshal(made, &p) == nil
+		})
+		eventually(n.t, "there is room for its environment", func() bool {
+			status, _ := n.do(n.t.Context(), "PATCH", "/v2/pods/"+p.ID, fmt.Sprintf(`{"env":{"A":"%s"}}`, env))
 			return status == http.StatusOK
 		})
+		n.do(n.t.Context(), "POST", "/v2/pods/"+p.ID+"/action", `{"action":"stop"}`) // the next pod gets the room
 	}
 }
