@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,10 +91,7 @@ func (x *podPorts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer x.recovered(c)
 	defer c.release()
 	if err := x.proxy(c); err != nil {
-		if problem.KindOf(err) == problem.Unauthorized {
-			c.delayFlood(err)
-		}
-		x.write(c.w, err)
+		x.fail(c, err)
 	}
 }
 
@@ -198,16 +196,19 @@ func (w *podAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (x *podPorts) toPod(c *call, h http.Header) {
 	h.Del(PodKeyHeader)
 	c.forwarded(h, "")
-	cookies := c.r.Cookies()
-	h.Del("Cookie")
-	for _, cookie := range cookies {
-		if !strings.HasPrefix(cookie.Name, "__Host-podyard") && !strings.HasPrefix(cookie.Name, "__Secure-podyard") {
-			h.Add("Cookie", cookie.Name+"="+cookie.Value)
-		}
+	for i, line := range h["Cookie"] {
+		h["Cookie"][i] = withoutSession(line)
 	}
-	if list := h["Cookie"]; len(list) > 1 {
-		h.Set("Cookie", strings.Join(list, "; "))
-	}
+}
+
+// withoutSession removes the console's cookies from a header. The others stay as they are: what programs put
+// into cookies is often more than the standard allows, such as JSON.
+func withoutSession(cookies string) string {
+	kept := slices.DeleteFunc(strings.Split(cookies, ";"), func(part string) bool {
+		name := strings.TrimSpace(part)
+		return strings.HasPrefix(name, "__Host-podyard") || strings.HasPrefix(name, "__Secure-podyard")
+	})
+	return strings.TrimSpace(strings.Join(kept, ";"))
 }
 
 // fromPod removes what an answer of a pod would do to other names of the domain.

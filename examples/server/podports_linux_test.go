@@ -81,8 +81,8 @@ func TestAnHTTPPortOfAPodIsReachedByItsName(t *testing.T) {
 	if status, text, _ := in.visit(host, "/who"); status != 200 || text != p.ID {
 		t.Errorf("GET http://%s/who = %d %q, want the pod", host, status, text)
 	}
-	status, text, header := in.visit(host, "/headers", "Cookie: a=1; __Host-podyard=secret; b=2", "Podyard-Key: alice-writes-0123456789", "X-Real-IP: 10.0.0.1")
-	if want := fmt.Sprintf("%s %q %q", host, "a=1; b=2", ""); status != 200 || text != want {
+	status, text, header := in.visit(host, "/headers", `Cookie: __Secure-podyard=s; a={"x":1}; __Host-podyard=secret; b="2"`, "Podyard-Key: alice-writes-0123456789", "X-Real-IP: 10.0.0.1")
+	if want := fmt.Sprintf("%s %q %q", host, `a={"x":1}; b="2"`, ""); status != 200 || text != want {
 		t.Errorf("the pod sees host, cookies, and what it must not see: %d %s, want %s", status, text, want)
 	}
 	if got := header.Get("Set-Cookie"); got != "theme=dark; Path=/; HttpOnly" {
