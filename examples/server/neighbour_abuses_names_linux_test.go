@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // withRudePods gives the server the image "test/visited", a rude web server.
@@ -32,19 +31,7 @@ func (n *tenant) visited() {
 // ofName is an abuse by an answer of a pod that some visitors wait for and nobody reads.
 func ofName(name, path string, visitors int) abuse {
 	return abuse{door: "Names of pods' ports", name: name, slow: true, server: withRudePods, prepare: (*tenant).visited, do: func(ctx context.Context, n *tenant) {
-		text := strings.Replace(n.head("GET", path), "Host: a", "Host: "+n.pod+"-8000.localhost", 1)
-		for range visitors {
-			if c := n.dial(ctx, text); c != nil {
-				defer c.Close()
-			}
-		}
-		select { // the pod needs a moment to send what it sends
-		case <-ctx.Done():
-			return
-		case <-time.After(2 * time.Second):
-		}
-		n.bites()
-		<-ctx.Done()
+		n.unread(ctx, visitors, strings.Replace(n.head("GET", path), "Host: a", "Host: "+n.pod+"-8000.localhost", 1))
 	}}
 }
 

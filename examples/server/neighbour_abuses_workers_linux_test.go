@@ -42,21 +42,26 @@ func (n *tenant) rude() {
 	})
 }
 
+// unread makes requests whose answers nobody reads, and waits until the abuse is over.
+func (n *tenant) unread(ctx context.Context, count int, request string) {
+	for range count {
+		if c := n.dial(ctx, request); c != nil {
+			defer c.Close()
+		}
+	}
+	select { // who answers needs a moment to send it
+	case <-ctx.Done():
+		return
+	case <-time.After(2 * time.Second):
+	}
+	n.bites()
+	<-ctx.Done()
+}
+
 // ofWorker is an abuse by an answer of a worker that some clients wait for and nobody reads.
 func ofWorker(name, path string, clients int) abuse {
 	return abuse{door: "`/lb/` answers", name: name, slow: true, server: withRudeWorkers, prepare: (*tenant).rude, do: func(ctx context.Context, n *tenant) {
-		for range clients {
-			if c := n.dial(ctx, n.head("GET", "/lb/web"+path)); c != nil {
-				defer c.Close()
-			}
-		}
-		select { // the worker needs a moment to send what it sends
-		case <-ctx.Done():
-			return
-		case <-time.After(2 * time.Second):
-		}
-		n.bites()
-		<-ctx.Done()
+		n.unread(ctx, clients, n.head("GET", "/lb/web"+path))
 	}}
 }
 

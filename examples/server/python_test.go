@@ -48,14 +48,28 @@ func ownUser() string {
 // marks for the tests.
 func startPython(t *testing.T, modes ...string) *instance {
 	t.Helper()
-	interpreter := python(t)
-	script, err := filepath.Abs("testdata/worker.py")
+	dirs := map[string]string{}
+	for _, mode := range modes {
+		dirs[mode] = ""
+	}
+	return startScript(t, python(t), "testdata/worker.py", dirs)
+}
+
+// startScript runs a server with an endpoint for each mode of a Python script, whose workers the server starts
+// as processes. dirs are their working directories, by mode; empty: the pod's own.
+func startScript(t *testing.T, interpreter, script string, dirs map[string]string) *instance {
+	t.Helper()
+	script, err := filepath.Abs(script)
 	if err != nil {
 		t.Fatal(err)
 	}
 	images, endpoints := map[string]any{}, []any{}
-	for _, mode := range modes {
-		images["py/"+mode] = map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
+	for mode, dir := range dirs {
+		image := map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
+		if dir != "" {
+			image["dir"] = dir
+		}
+		images["py/"+mode] = image
 		endpoints = append(endpoints, map[string]any{
 			"id": mode, "image": "py/" + mode, "cpu": []any{map[string]any{"id": "host", "vcpuCount": 2}},
 			"workers": map[string]any{"min": 0, "max": 1, "idleTimeout": 600},

@@ -93,30 +93,7 @@ func TestWorkersOfAllVersionsOfTheSDKEndTheirJobsInWaysThatCount(t *testing.T) {
 // of slow run in a directory that they cannot write, as those of images with a "dir" do.
 func startEndings(t *testing.T, interpreter string) *instance {
 	t.Helper()
-	script, err := filepath.Abs("testdata/ends.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, endpoints := map[string]any{}, []any{}
-	for mode, dir := range map[string]string{"sync": "", "chunks": "", "slow": "/sys"} {
-		image := map[string]any{"command": []string{interpreter, script}, "env": map[string]string{"MODE": mode}}
-		if dir != "" {
-			image["dir"] = dir
-		}
-		images["ends/"+mode] = image
-		endpoints = append(endpoints, map[string]any{
-			"id": mode, "image": "ends/" + mode, "cpu": []any{map[string]any{"id": "host", "vcpuCount": 2}},
-			"workers": map[string]any{"min": 0, "max": 1, "idleTimeout": 600},
-			"scaling": map[string]any{"type": "QUEUE_DELAY", "queueDelay": 0.5},
-		})
-	}
-	config, err := json.Marshal(map[string]any{
-		"images": images, "endpoints": endpoints, "processes": map[string]any{"isolation": "none", "user": ownUser()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return start(t, "-config", file(t, string(config)))
+	return startScript(t, interpreter, "testdata/ends.py", map[string]string{"sync": "", "chunks": "", "slow": "/sys"})
 }
 
 // wantEnding runs a job and compares how it ended, and how often it ran.
