@@ -142,7 +142,7 @@ func TestAPrometheusHasDataForEveryDashboardAndTheRightAlertForAWorkerThatFails(
 		"Directory": {func() []string { return []string{"-data", t.TempDir()} }, nil},
 		"Database": {
 			func() []string { return []string{"-data", postgresql.Empty(t), "-local", t.TempDir()} },
-			regexp.MustCompile("podyard_store_(commit_|bytes|damage)"),
+			regexp.MustCompile("podyard_store_(commit_|bytes|dead_bytes|damage)"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
