@@ -29,7 +29,7 @@ func TestEveryReasonWhyAJobWaitsHasARowInTheTable(t *testing.T) {
 			found++
 			re := regexp.MustCompile(pattern)
 			if !slices.ContainsFunc(rows, re.MatchString) {
-				t.Errorf("%s: the table in docs/operating.md, \"Why is my job waiting\", has no row for a text like %s", path, pattern)
+				t.Errorf("%s: the table in docs/trouble.md, \"Why is my job waiting\", has no row for a text like %s", path, pattern)
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func TestEveryReasonWhyAJobWaitsHasARowInTheTable(t *testing.T) {
 // waitingRows are the first cells of the table.
 func waitingRows(t *testing.T) (rows []string) {
 	t.Helper()
-	_, section, _ := strings.Cut(text(t, "docs/operating.md"), "\n## Why is my job waiting\n")
+	_, section, _ := strings.Cut(text(t, "docs/trouble.md"), "\n## Why is my job waiting\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) > 2 {

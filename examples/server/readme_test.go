@@ -22,9 +22,11 @@ import (
 
 // The pages whose commands are run.
 const (
-	readme    = "../../README.md"
-	operating = "../../docs/operating.md"
-	doubles   = "../../docs/testing.md"
+	readme        = "../../README.md"
+	operating     = "../../docs/operating.md"
+	configuration = "../../docs/configuration.md"
+	trouble       = "../../docs/trouble.md"
+	doubles       = "../../docs/testing.md"
 )
 
 // A block is a fenced block of a page.
@@ -50,7 +52,10 @@ func TestTheCommandsOfTheREADMEAnswerAsItSays(t *testing.T) {
 func TestTheCommandsForOperatorsAnswerAsThePageSays(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	t.Parallel()
-	runPage(t, start(t, "-runtime", "process"), operating, 12)
+	in := start(t, "-runtime", "process")
+	runPage(t, in, configuration, 2)
+	runPage(t, in, operating, 20)
+	runPage(t, in, trouble, 11)
 }
 
 func TestTheCommandsOfTheTestDoubleAnswerAsThePageSays(t *testing.T) {
@@ -283,11 +288,11 @@ func compareText(want, got string) []string {
 // The page shows every field of the configuration, with comments.
 func TestTheServerTakesTheConfigurationOfThePage(t *testing.T) {
 	t.Parallel()
-	for _, b := range blocks(t, operating) {
+	for _, b := range blocks(t, configuration) {
 		if b.kind != "jsonc" {
 			continue
 		}
-		c, err := config.Parse("operating.md", []byte(b.text))
+		c, err := config.Parse("configuration.md", []byte(b.text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +321,7 @@ func TestTheShellLinesForOperatorsKeepJobsAndKeys(t *testing.T) {
 		t.Skip("no symbolic links here:", err)
 	}
 	out := ""
-	for _, b := range blocks(t, operating) {
+	for _, b := range append(blocks(t, operating), blocks(t, trouble)...) {
 		if b.kind == "bash" {
 			out += shellIn(t, dir, b.text)
 		}

@@ -3,6 +3,6 @@
 // who copy them; a test keeps them equal.
 //
 //   - dashboards/overview.json, endpoint.json, pods.json and server.json
-//   - alerts.yaml, of which each alert has a section in docs/operating.md
+//   - alerts.yaml, of which each alert has a section in docs/trouble.md
 //   - rules.yaml
 package mixin

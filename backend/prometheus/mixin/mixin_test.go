@@ -91,13 +91,13 @@ func TestEveryMetricOfAnExpressionExistsAndEachMetricIsOnADashboard(t *testing.T
 }
 
 func TestEachAlertHasASectionForOperators(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/operating.md")
+	b, err := os.ReadFile("../../../docs/trouble.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range mixin.Alerts() {
 		if !strings.Contains(string(b), "\n### "+a.Name+"\n") {
-			t.Errorf("docs/operating.md has no section %s", a.Name)
+			t.Errorf("docs/trouble.md has no section %s", a.Name)
 		}
 		if !strings.HasSuffix(a.Operating, "#"+strings.ToLower(a.Name)) || a.Summary == "" || a.Severity != "critical" && a.Severity != "warning" {
 			t.Errorf("%+v lacks a runbook, a summary or a severity", a)

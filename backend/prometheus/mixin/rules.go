@@ -13,7 +13,7 @@ type Alert struct {
 }
 
 // runbook is where the sections of alerts are.
-const runbook = "https://github.com/podyard/podyard/blob/main/docs/operating.md#"
+const runbook = "https://github.com/podyard/podyard/blob/main/docs/trouble.md#"
 
 // Alerts returns the alerts.
 func Alerts() []Alert {

@@ -13,7 +13,7 @@
 //
 // The file is JSON with comments as in JavaScript. Every field has a default. An
 // unknown field is an error. Errors are of type *[Error] and name file, line, column
-// and field. docs/operating.md shows a file with every field.
+// and field. docs/configuration.md shows a file with every field.
 //
 // # The data directory
 //
