@@ -21,6 +21,7 @@ const module = "github.com/podyard/podyard"
 // package's, or contains it, decides. "x/..." is x and all below it.
 type layer struct {
 	path   string
+	alone  bool     // it is for this package, and not for those below
 	module []string // of this module
 	third  []string // of others; the standard library is open to all
 	never  []string // what must not be in the closure, however it got there
@@ -29,7 +30,7 @@ type layer struct {
 var (
 	domains = []string{"pods/...", "serverless/...", "registries"}
 	ground  = []string{"problem", "problem/idempotency", "ratelimit/budget", "serverless/servers", "internal/..."}
-	backend = slices.Concat(domains, ground)
+	backend = slices.Concat(domains, ground, []string{"backend/stores"})
 
 	noHTTP    = []string{"net/http"}
 	noTesting = []string{"testing"}
@@ -94,6 +95,8 @@ var layers = []layer{
 	{path: "serverless/serverlesstest", module: join(ground, "serverless/..."), third: []string{compare}, never: noHTTP},
 	{path: "registries/registriestest", module: join(ground, "registries"), never: noHTTP},
 
+	{path: "backend", alone: true, module: join(backend, "backend/disk", "backend/memory", "backend/postgres")}, // opens any of them
+	{path: "backend/stores", module: backend, never: noTesting},
 	{path: "backend/memory", module: backend, third: []string{"github.com/hashicorp/go-memdb"}},
 	{path: "backend/disk", module: backend, third: []string{"github.com/cockroachdb/pebble/v2/..."}},
 	{path: "backend/postgres", module: backend, third: []string{postgres, retry}},
@@ -135,7 +138,7 @@ func join(paths []string, more ...string) []string { return slices.Concat(paths,
 // of is the layer of a package of this module, by its path within.
 func of(pkg string) (l layer, ok bool) {
 	for _, x := range layers {
-		if (pkg == x.path || x.path != "" && strings.HasPrefix(pkg, x.path+"/")) && (!ok || len(x.path) > len(l.path)) {
+		if (pkg == x.path || x.path != "" && !x.alone && strings.HasPrefix(pkg, x.path+"/")) && (!ok || len(x.path) > len(l.path)) {
 			l, ok = x, true
 		}
 	}
@@ -275,7 +278,7 @@ func TestPackagesImportWhatTheirLayerMay(t *testing.T) {
 
 // expvar adds a page about the program to http.DefaultServeMux, only by being imported.
 func TestOnlyTwoBackendsBringDebugVars(t *testing.T) {
-	may := map[string]bool{"backend/disk": true, "backend/prometheus": true, "httpapi/server/config": true}
+	may := map[string]bool{"backend": true, "backend/disk": true, "backend/prometheus": true, "httpapi/server/config": true}
 	for _, p := range list(t) {
 		path := strings.TrimPrefix(p.ImportPath, module+"/")
 		if slices.Contains(p.Deps, "expvar") && !may[path] && !strings.HasPrefix(path, "examples/") {
@@ -376,6 +379,10 @@ func TestRulesRefuseWhatTheyShould(t *testing.T) {
 		{"httpapi", "backend/memory", false},
 		{"httpapi/worker", "backend/process", false},
 		{"httpapi/server", "backend/podfleet", true},
+		{"httpapi/server", "backend/stores", true},
+		{"httpapi/server", "backend", false},
+		{"backend", "backend/postgres", true},
+		{"backend", "backend/process", false},
 		{"httpapi/server", "backend/memory", false},
 		{"httpapi/server/config", "backend/disk", true},
 		{"httpapi/server/config", "httpapi/double", false},

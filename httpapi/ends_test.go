@@ -313,7 +313,7 @@ func TestEveryLeaseEndsInAWayThatCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(s.Close)
+			t.Cleanup(func() { _ = s.Close() })
 			return s.Jobs()
 		},
 	} {

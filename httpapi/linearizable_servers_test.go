@@ -34,7 +34,7 @@ func (r *serverRounds) run(t *testing.T, seed uint64) []*jobHistory {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(store.Close)
+		t.Cleanup(func() { _ = store.Close() })
 		joined, err := servers.Join(t.Context(), store.Servers(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -186,6 +186,7 @@ type Service struct {
 	asked         Instant                        // the instant that step was armed for; 0: none
 	renewed       Instant                        // last renewal of the leases of in-process workers; used by Step only
 	wake          chan struct{}
+	handlers      handlers
 	goroutines    sync.WaitGroup // Listen and the deliveries; Run waits for them
 }
 

@@ -33,7 +33,7 @@ func openShort(t *testing.T, url string) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), url, postgres.Short(&postgres.Options{MaxConns: 8, Key: testKey}))
 	must(t, err)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -136,7 +136,7 @@ func TestCloseDoesNotWaitForADatabaseThatIsSilent(t *testing.T) {
 		}
 		return nil
 	})
-	within(t, "Close", s.Close)
+	within(t, "Close", func() { _ = s.Close() })
 	within(t, "the end of the calls", calls.Wait)
 }
 
@@ -497,7 +497,7 @@ func TestAClockThatGoesWrongIsSaidAndNotReady(t *testing.T) {
 	c := offBy(0)
 	s, err := postgres.Open(t.Context(), postgresql.Database(t), &postgres.Options{MaxConns: 2, Clock: c, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = s.Close() })
 	must(t, s.Err(t.Context()))
 	c.by.Store(int64(-time.Minute))
 	l := servers.Lease{Name: "server/a", Holder: "a", Until: c.Now().Add(15 * time.Second)}

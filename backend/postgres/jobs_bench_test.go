@@ -27,7 +27,7 @@ func benchStore(b *testing.B) *postgres.Jobs {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(s.Close)
+	b.Cleanup(func() { _ = s.Close() })
 	s.Limit(budget.NewSet(budget.Users{Limits: budget.Default()}))
 	return s.Jobs()
 }

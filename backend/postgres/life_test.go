@@ -318,7 +318,7 @@ func openWithKeys(t *testing.T, url string, keys ...[]byte) (*postgres.Store, er
 	}
 	s, err := postgres.Open(t.Context(), url, o)
 	if err == nil {
-		t.Cleanup(s.Close)
+		t.Cleanup(func() { _ = s.Close() })
 	}
 	return s, err
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -139,12 +140,10 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 		return nil, openError(cfg.ConnConfig, err)
 	}
 	if err := s.begin(ctx); err != nil {
-		s.Close()
-		return nil, openError(cfg.ConnConfig, err)
+		return nil, errors.Join(openError(cfg.ConnConfig, err), s.Close())
 	}
 	if err := s.checkKey(ctx); err != nil {
-		s.Close()
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -248,8 +247,8 @@ func withoutURL(u *url.URL, err error) string {
 
 // Close ends what runs in the background and closes the connections. It waits for calls under
 // way, but not for a database that does not answer. After Close, the store and everything obtained
-// from it return ErrClosed.
-func (s *Store) Close() {
+// from it return ErrClosed. The error is always nil.
+func (s *Store) Close() error {
 	s.stop.Do(func() {
 		s.jobs.end()
 		s.notifier.end()
@@ -260,6 +259,7 @@ func (s *Store) Close() {
 		s.pool.Close()
 		s.links.close()
 	})
+	return nil
 }
 
 func (s *Store) closed() bool {

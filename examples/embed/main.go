@@ -1,19 +1,16 @@
-// Command embed is a small program with a job queue inside: a Go function works as an
-// endpoint, beside what the program serves anyway. Jobs are kept in a directory, and Ctrl-C
-// lets those in progress end.
+// Command embed is a small program with a job queue inside: a Go function does the jobs of an
+// endpoint. Jobs are kept in a directory, and Ctrl-C lets those in progress end.
 package main
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"log"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 
-	"github.com/podyard/podyard/backend/disk"
+	"github.com/podyard/podyard/backend"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/serverless"
@@ -22,34 +19,25 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:8081")
-	check(err)
-	check(serve(ctx, l, "embed-data"))
+	must(0, serve(ctx, must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:8081")), "embed-data"))
 }
 
+// serve keeps jobs in dir, which may be a postgres:// URL, or "" for memory. No web server may serve this
+// directory: it has the inputs of jobs.
 func serve(ctx context.Context, l net.Listener, dir string) error {
-	store, err := disk.Open(ctx, dir, nil)
-	check(err)
-	srv, err := server.New(ctx, &server.Options{
-		Stores:  server.Stores{Endpoints: store.Endpoints(), Jobs: store.Jobs(), Run: store.Run, Close: store.Close},
-		Keys:    []httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:shout:run"}}},
-		Workers: []server.Worker{{Endpoint: "shout", Worker: serverless.WorkerFunc(shout)}},
-	})
-	check(err)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", home)
-	mux.Handle("/v2/", srv.Handler())
-	return srv.Run(ctx, server.On(l, mux))
+	keys := []httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:shout:run"}}}
+	srv := must(server.New(ctx, &server.Options{Store: must(backend.Open(ctx, dir, nil)), Keys: keys}))
+	must(serverless.Handle(ctx, srv.Services().Jobs, "shout", shout, nil))
+	return srv.Run(ctx, server.On(l, srv.Handler()))
 }
 
-// home stands for what the program serves anyway. A directory that it serves must not be one in
-// which the store lies: everybody could read the inputs of jobs.
-func home(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }
+type text struct{ Say string }
 
-func shout(_ context.Context, t *serverless.Task) ([]byte, error) { return bytes.ToUpper(t.Input), nil }
+func shout(_ context.Context, t text) (string, error) { return strings.ToUpper(t.Say), nil }
 
-func check(err error) {
+func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)
 	}
+	return v
 }

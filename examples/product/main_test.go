@@ -81,8 +81,18 @@ func TestUsersOfTheProgramSignInAndRunJobs(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("no webhook came")
 	}
-	if _, text := ask("GET", "/metrics", "", func(*http.Request) {}); !strings.Contains(text, "jobs_completed_total 1\n") {
-		t.Errorf("metrics %q, want one job completed", text)
+	if status, text := ask("GET", "/floor", "", func(*http.Request) {}); status != http.StatusOK || text != "12 <nil>\n" {
+		t.Errorf("the page that does a job: %d %q, want 12", status, text)
+	}
+	cookie := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "session", Value: key}) }
+	if status, text := ask("GET", "/console/session", "", cookie); status != http.StatusOK || !strings.Contains(text, "ann") {
+		t.Errorf("the console knows the user of the program's session as %d %q, want ann", status, text)
+	}
+	if status, _ := ask("GET", "/console/session", "", func(*http.Request) {}); status != http.StatusNoContent {
+		t.Errorf("the console knows who has not signed in: %d, want 204", status)
+	}
+	if _, text := ask("GET", "/metrics", "", func(*http.Request) {}); !strings.Contains(text, "jobs_completed_total 2\n") {
+		t.Errorf("metrics %q, want two jobs completed", text)
 	}
 	if status, body := ask("GET", "/v2/serverless", "", bearer(key)); status != http.StatusForbidden {
 		t.Errorf("the list of endpoints: %d %s, want 403 for users who run jobs only", status, body)

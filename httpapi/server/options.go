@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/podfleet"
+	"github.com/podyard/podyard/backend/stores"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/conns"
 	"github.com/podyard/podyard/internal/clock"
@@ -16,55 +17,16 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
-	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
-	"github.com/podyard/podyard/serverless/batches"
-	"github.com/podyard/podyard/serverless/schedules"
-	"github.com/podyard/podyard/serverless/servers"
-	"github.com/podyard/podyard/serverless/workers"
 )
 
-// Stores are the storage of the services. If a store is nil, its service is missing, and
-// its paths answer 404. Jobs and Endpoints need each other.
-type Stores struct {
-	Pods       pods.PodStore
-	Registries registries.Store
-	Volumes    volumes.Store
-	Templates  templates.Store
-	SSHKeys    sshkeys.Store
-	Accounts   accounts.Store // keys, in addition to Keys or API.Auth
-	Billing    billing.Store
-	Endpoints  serverless.EndpointStore
-	Jobs       serverless.JobQueue
-	Schedules  schedules.Store // of Jobs
-	Batches    batches.Store   // of Jobs
-	// Servers and Presence are set where other servers use the same stores (docs/servers.md).
-	// New joins them, and Run leaves them.
-	Servers  servers.Store
-	Presence workers.Presence // the workers of Jobs
-
-	// Counters count what users have in the stores, and refuse what is over Options.Budgets: a
-	// disk.Store, or each store of package memory. Without them nothing is refused.
-	Counters []budget.Counter
-
-	// Run keeps the stores working until its context ends, for example disk.Store.Run. It
-	// may be nil.
-	Run func(context.Context) error
-	// Ready returns nil while the stores accept new work, for example disk.Store.Ready. It
-	// may be nil. GET /readyz answers with its error, which should have the kind
-	// problem.Unavailable.
-	Ready func() error
-	// Warning says what operators should mend before Ready returns an error, for example
-	// disk.Store.Warning; empty: nothing. It may be nil.
-	Warning func() string
-	// Close is called last, when nothing uses the stores. It may be nil.
-	Close func() error
-}
+// Stores are the storage of the services, each in a field of its own.
+type Stores = stores.Set
 
 // A Closer is a runtime that must be closed, such as process.Runtime and docker.Runtime.
 type Closer interface {
@@ -86,8 +48,12 @@ type Worker struct {
 }
 
 // Options configures a Server. A zero field has its default. Without Keys, API.Auth and
-// Stores.Accounts every request is refused.
+// Accounts of the stores every request is refused.
 type Options struct {
+	// Store has all stores: a memory.Store, disk.Store or postgres.Store, or what backend.Open
+	// returns. Fields of Stores that are set take the place of its own. Default: Stores alone.
+	Store stores.Store
+	// Stores are single stores, where a program has not all of them in one Store, or wraps one.
 	Stores Stores
 
 	// Keys are the API keys if API.Auth is not set.
@@ -167,6 +133,9 @@ func (o *Options) withDefaults() *Options {
 	d := Options{}
 	if o != nil {
 		d = *o
+	}
+	if d.Store != nil {
+		d.Stores = d.Stores.Or(d.Store.Stores())
 	}
 	d.Name = first(d.Name, DefaultName)
 	if d.KeepBilling == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/serverless"
 )
 
 // Maximum times of the shutdown in addition to Options.Drain.
@@ -194,6 +195,13 @@ var errEarly = errors.New("it is needed until the end")
 // startWorkers runs the workers of this process until ctx ends.
 func (r *running) startWorkers(ctx context.Context) {
 	jobs := r.Server.services.Jobs
+	if jobs != nil {
+		r.workers.Go(func() {
+			if err := jobs.ServeHandlers(ctx, &serverless.ServeOptions{Drain: r.drain}); err != nil && ctx.Err() == nil {
+				r.fail(fmt.Errorf("server: %w", err))
+			}
+		})
+	}
 	for _, w := range r.Server.workers {
 		w.Options.Drain = first(w.Options.Drain, r.drain)
 		r.workers.Go(func() {

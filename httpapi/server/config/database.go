@@ -12,19 +12,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
+	"github.com/podyard/podyard/backend"
 	"github.com/podyard/podyard/backend/postgres"
-	"github.com/podyard/podyard/httpapi/server"
-	"github.com/podyard/podyard/internal/clock"
-	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // IsDatabase reports whether text is the URL of a database, for Options.Database, and not a
 // directory.
-func IsDatabase(text string) bool {
-	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
-}
+func IsDatabase(text string) bool { return backend.IsDatabase(text) }
 
 // nameFile keeps the name of a server in its directory.
 const nameFile = "name"
@@ -61,32 +56,13 @@ func (p *Parts) openDatabase(ctx context.Context) error {
 	if p.Options.Instance, err = p.own.instance(); err != nil {
 		return err
 	}
-	d, err := postgres.Open(ctx, p.own.Database, &postgres.Options{Key: k.key, OldKeys: k.old, Name: "podyard " + p.Name, Logger: p.log})
-	if err != nil {
+	if err := p.openStore(ctx, p.own.Database, &backend.Options{
+		Key: k.key, OldKeys: k.old, Logger: p.log, Postgres: postgres.Options{Name: "podyard " + p.Name},
+	}); err != nil {
 		return p.own.wrong("Database", err)
 	}
-	p.database = d
-	p.last = append(p.last, func() error { d.Close(); return nil })
-	p.Options.Stores = inDatabase(ctx, d)
-	p.Options.Stores.Close = p.closeLast
 	return p.keepWorkers(k.key)
 }
-
-func inDatabase(ctx context.Context, d *postgres.Store) server.Stores {
-	return server.Stores{
-		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
-		Servers: d.Servers(), Presence: d.Presence(), Counters: []budget.Counter{d},
-		Ready: func() error {
-			ctx, cancel := clock.WithDeadline(context.WithoutCancel(ctx), clock.System{}, clock.System{}.Now().Add(readyTimeout))
-			defer cancel()
-			return d.Err(ctx)
-		},
-	}
-}
-
-// readyTimeout is how long a database may take to answer.
-const readyTimeout = 2 * time.Second
 
 // name is that of the options, or the one that is kept, or a new one. It is kept.
 func (o *Options) name() (string, error) {

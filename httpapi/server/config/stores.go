@@ -10,16 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/backend"
 	"github.com/podyard/podyard/backend/disk"
-	"github.com/podyard/podyard/backend/memory"
-	"github.com/podyard/podyard/httpapi/server"
-	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -29,26 +27,38 @@ func (p *Parts) openStores(ctx context.Context) error {
 		return p.openDatabase(ctx)
 	}
 	if p.own.Data == "" {
-		p.Options.Stores = inMemory()
-		p.Options.Stores.Close = p.closeLast
-		return nil
+		return p.openStore(ctx, "", nil)
 	}
 	k, err := keys(p.config, p.own)
 	if err != nil {
 		return err
 	}
-	d, err := openDisk(ctx, p.own, &k, p.log, p.metrics)
-	if err != nil {
-		return err
+	// A worker that is a function of this process ends with it. Others go on.
+	gone := func(id serverless.WorkerID) bool { return slices.Contains(p.own.Workers, id) }
+	if err := p.openStore(ctx, filepath.Join(p.own.Data, storeName), &backend.Options{
+		Key: k.key, OldKeys: k.old, Logger: p.log, Disk: disk.Options{WorkerGone: gone, Observer: p.metrics},
+	}); err != nil {
+		return p.own.diskError(err)
 	}
-	p.disk = d
-	p.last = append(p.last, d.Close)
-	p.Options.Stores = onDisk(d)
-	p.Options.Stores.Close = p.closeLast
 	if err := k.finish(p.own); err != nil {
 		return err
 	}
 	return p.keepWorkers(k.key)
+}
+
+// openStore opens the stores at an address of backend.Open. They are closed last.
+func (p *Parts) openStore(ctx context.Context, where string, o *backend.Options) error {
+	s, err := backend.Open(ctx, where, o)
+	if err != nil {
+		return err
+	}
+	p.disk, _ = s.(*disk.Store)
+	p.database, _ = s.(*postgres.Store)
+	p.last = append(p.last, s.Close)
+	p.Options.Store = s
+	p.Options.Stores = s.Stores() // the program may wrap one of them, and the metrics read some
+	p.Options.Stores.Close = p.closeLast
+	return nil
 }
 
 // keepWorkers lets workers of an earlier server continue with this one.
@@ -65,23 +75,6 @@ func (p *Parts) keepWorkers(key []byte) error {
 
 // errAddressNotKept: the file could not be written.
 var errAddressNotKept = errors.New("the address of this server is not kept")
-
-func inMemory() server.Stores {
-	p, r, v, t, k, a := memory.NewPods(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys(), memory.NewAccounts()
-	e, j, s, b := memory.NewEndpoints(), memory.NewJobs(), memory.NewSchedules(), memory.NewBatches()
-	return server.Stores{
-		Pods: p, Registries: r, Volumes: v, Templates: t, SSHKeys: k, Accounts: a, Billing: memory.NewBilling(), Endpoints: e, Jobs: j, Schedules: s, Batches: b,
-		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b},
-	}
-}
-
-func onDisk(d *disk.Store) server.Stores {
-	return server.Stores{
-		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
-		Run: d.Run, Ready: d.Ready, Warning: d.Warning, Counters: []budget.Counter{d},
-	}
-}
 
 // workerSecret is what the keys of workers are made of, so that workers of an earlier server
 // go on. It cannot be told from the key of the store.
@@ -113,19 +106,15 @@ func sameAddress(o *Options, secret []byte) (bool, error) {
 	return errors.Is(err, fs.ErrNotExist), nil
 }
 
-func openDisk(ctx context.Context, o *Options, k *keyring, log *slog.Logger, to disk.Observer) (*disk.Store, error) {
-	// A worker that is a function of this process ends with it. Others go on.
-	gone := func(id serverless.WorkerID) bool { return slices.Contains(o.Workers, id) }
-	d, err := disk.Open(ctx, filepath.Join(o.Data, storeName), &disk.Options{Key: k.key, OldKeys: k.old, Logger: log, WorkerGone: gone, Observer: to})
+// diskError says what is wrong with the directory, and what mends it.
+func (o *Options) diskError(err error) error {
 	switch {
 	case errors.Is(err, disk.ErrLocked):
-		return nil, o.storeError(err)
+		return o.storeError(err)
 	case errors.Is(err, disk.ErrDamaged):
-		return nil, o.wrong("Data", fmt.Errorf("%w: -check says what is lost, -repair drops it", err))
-	case err != nil:
-		return nil, o.wrong("Data", err)
+		return o.wrong("Data", fmt.Errorf("%w: -check says what is lost, -repair drops it", err))
 	}
-	return d, nil
+	return o.wrong("Data", err)
 }
 
 // hasStore reports whether a server has kept something in the data directory.
