@@ -384,3 +384,50 @@ func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
+
+// A comment that names something exported of a package of ours, as pods.Runtime, names what is
+// there. Where the file imports a foreign package of that name, it is not ours that is meant. The
+// calls of package fault have the names that its plans give them.
+func TestTheCommentsNameWhatExists(t *testing.T) {
+	names, found := exportedNames(t), 0
+	methods := map[string]bool{}
+	for name := range names[""] {
+		if _, method, ok := strings.Cut(name, "."); ok {
+			methods[method] = true
+		}
+	}
+	qualified := regexp.MustCompile(`(?:^|[\s(])([a-z]+)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	for _, path := range files(t, ".go") {
+		foreign := foreignImports(t, path)
+		for _, c := range comments(t, path) {
+			for _, m := range qualified.FindAllStringSubmatch(c, -1) {
+				if names[m[1]] == nil || foreign[m[1]] || strings.HasPrefix(path, "backend/fault/") && methods[m[2]] {
+					continue
+				}
+				found++
+				if !names[m[1]][m[2]] {
+					t.Errorf("%s names %s.%s, which does not exist", path, m[1], m[2])
+				}
+			}
+		}
+	}
+	if found < 500 {
+		t.Errorf("only %d names were found", found)
+	}
+}
+
+// foreignImports are the last parts of the paths that a file imports of others.
+func foreignImports(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, spec := range f.Imports {
+		if imported := strings.Trim(spec.Path.Value, `"`); !strings.HasPrefix(imported, module) {
+			all[imported[strings.LastIndex(imported, "/")+1:]] = true
+		}
+	}
+	return all
+}

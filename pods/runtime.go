@@ -22,7 +22,7 @@ import (
 // different pods. Input is valid: the service has checked it.
 //
 // A failure of one pod (an image that cannot be pulled, a command that does not exist) is a
-// State with Failed set, not an error: an error means that the host did not take the call and
+// ContainerState with PhaseFailed, not an error: an error means that the host did not take the call and
 // that the service will repeat it.
 type Runtime interface {
 	Capabilities() Capabilities

@@ -29,7 +29,7 @@ type (
 	Instant = queue.Instant
 	// A Trace is the W3C trace context of the request that submitted a job.
 	Trace = queue.Trace
-	// A JobQueue stores jobs. backend/memory and backend/disk implement it.
+	// A JobQueue stores jobs. backend/memory, backend/disk and backend/postgres implement it.
 	JobQueue = queue.JobQueue
 	// A Delivery is a webhook that is to be sent.
 	Delivery = queue.Delivery

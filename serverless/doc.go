@@ -1,5 +1,5 @@
 // Package serverless runs jobs: it queues them, leases them to workers and keeps their results.
-// It follows docs/interface.md 2.8, 3.2, 4.2 and 8 of docs/interface.md.
+// It follows docs/interface.md 2.8, 3.2, 4.2 and 8.
 //
 // # The smallest program
 //

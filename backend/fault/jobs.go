@@ -112,14 +112,14 @@ func (f *JobQueue) Watch(ctx context.Context, fn func([]queue.Event)) error {
 	return run(ctx, f.p, "jobs.Watch", func() error { return f.q.Watch(ctx, fn) })
 }
 
-// Deliveries implements serverless.Outbox.
+// Deliveries implements queue.Outbox.
 func (f *JobQueue) Deliveries(ctx context.Context, now, until queue.Instant, limit int) ([]queue.Delivery, error) {
 	return do(ctx, f.p, "jobs.Deliveries", func() ([]queue.Delivery, error) {
 		return f.q.Deliveries(ctx, now, until, limit)
 	})
 }
 
-// LoadDelivery implements serverless.Outbox.
+// LoadDelivery implements queue.Outbox.
 func (f *JobQueue) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
 	return run(ctx, f.p, "jobs.LoadDelivery", func() error {
 		err := f.q.LoadDelivery(ctx, d)
@@ -128,17 +128,17 @@ func (f *JobQueue) LoadDelivery(ctx context.Context, d *queue.Delivery) error {
 	})
 }
 
-// Record implements serverless.Outbox.
+// Record implements queue.Outbox.
 func (f *JobQueue) Record(ctx context.Context, a []queue.Attempt) error {
 	return run(ctx, f.p, "jobs.Record", func() error { return f.q.Record(ctx, a) })
 }
 
-// NextDelivery implements serverless.Outbox.
+// NextDelivery implements queue.Outbox.
 func (f *JobQueue) NextDelivery(ctx context.Context) (queue.Instant, error) {
 	return do(ctx, f.p, "jobs.NextDelivery", func() (queue.Instant, error) { return f.q.NextDelivery(ctx) })
 }
 
-// Attempts implements serverless.Outbox.
+// Attempts implements queue.Outbox.
 func (f *JobQueue) Attempts(ctx context.Context, ref queue.Ref) ([]queue.Attempt, error) {
 	return do(ctx, f.p, "jobs.Attempts", func() ([]queue.Attempt, error) { return f.q.Attempts(ctx, ref) })
 }

@@ -17,7 +17,7 @@ type PodStore struct {
 	p *Plan
 }
 
-// An EndpointStore is a serverless.Store whose calls fail by a plan.
+// An EndpointStore is an endpoints.Store whose calls fail by a plan.
 type EndpointStore struct {
 	s endpoints.Store
 	p *Plan
@@ -120,7 +120,7 @@ func (f *PodStore) Watch(ctx context.Context, fn func(ids []string)) error {
 	return run(ctx, f.p, "pods.Watch", func() error { return f.s.Watch(ctx, fn) })
 }
 
-// Create implements serverless.Store.
+// Create implements endpoints.Store.
 func (f *EndpointStore) Create(ctx context.Context, e *endpoints.Endpoint) error {
 	return run(ctx, f.p, "endpoints.Create", func() error { return f.s.Create(ctx, e) })
 }
@@ -135,22 +135,22 @@ func (f *EndpointStore) FindKey(ctx context.Context, key idempotency.Digest) (id
 	return do(ctx, f.p, "endpoints.FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })
 }
 
-// Get implements serverless.Store.
+// Get implements endpoints.Store.
 func (f *EndpointStore) Get(ctx context.Context, id string) (*endpoints.Endpoint, error) {
 	return do(ctx, f.p, "endpoints.Get", func() (*endpoints.Endpoint, error) { return f.s.Get(ctx, id) })
 }
 
-// List implements serverless.Store. It fails before the first endpoint.
+// List implements endpoints.Store. It fails before the first endpoint.
 func (f *EndpointStore) List(ctx context.Context) iter.Seq2[*endpoints.Endpoint, error] {
 	return list(ctx, f.p, "endpoints.List", func() iter.Seq2[*endpoints.Endpoint, error] { return f.s.List(ctx) })
 }
 
-// Update implements serverless.Store.
+// Update implements endpoints.Store.
 func (f *EndpointStore) Update(ctx context.Context, id string, fn func(*endpoints.Endpoint) error) (*endpoints.Endpoint, error) {
 	return do(ctx, f.p, "endpoints.Update", func() (*endpoints.Endpoint, error) { return f.s.Update(ctx, id, fn) })
 }
 
-// Delete implements serverless.Store.
+// Delete implements endpoints.Store.
 func (f *EndpointStore) Delete(ctx context.Context, id string) error {
 	return run(ctx, f.p, "endpoints.Delete", func() error { return f.s.Delete(ctx, id) })
 }

@@ -366,7 +366,7 @@ func exitReason(st *pods.ContainerState) string {
 	return "exit code " + strconv.Itoa(st.ExitCode)
 }
 
-// WorkerLogs implements serverless.WorkerLogs if the host's Runtime keeps output.
+// WorkerLogs implements fleet.WorkerLogs if the host's Runtime keeps output.
 func (f *Fleet) WorkerLogs(ctx context.Context, endpoint string, id queue.WorkerID, q fleet.LogQuery) iter.Seq2[fleet.LogLine, error] {
 	return func(yield func(fleet.LogLine, error) bool) {
 		podID := PodID(endpoint, id)

@@ -59,8 +59,8 @@
 //
 // # Health and the end
 //
-// A pod with tcp or http ports is Up when the first of them accepts a connection, or after
-// Options.ReadyTimeout in any case. A pod without is Up once it has run for Options.MinReadyTime.
+// A pod with tcp or http ports is in PhaseHealthy when the first of them accepts a connection, or after
+// Options.ReadyTimeout in any case. A pod without is so once it has run for Options.MinReadyTime.
 //
 // A stop sends SIGTERM to the process group of the pod's first process. When that process has
 // ended, as that of a container, everything else of the pod is killed at once; when the grace is

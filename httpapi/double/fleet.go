@@ -97,7 +97,7 @@ var (
 	_ fleet.WorkerPorts  = (*workerFleet)(nil)
 )
 
-// RunsImage implements serverless.WorkerImages.
+// RunsImage implements fleet.WorkerImages.
 func (f *workerFleet) RunsImage(name string) bool { return f.instance.imageOf(name) != nil }
 
 // Start implements serverless.Fleet. It fails where FaultNoCapacity applies.

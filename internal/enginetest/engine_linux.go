@@ -39,7 +39,7 @@ type Engine struct {
 	exited chan struct{}
 
 	mu     sync.Mutex
-	images map[string]bool // images
+	images map[string]bool // that the engine has
 }
 
 // Address returns the address of the engine in the format of DOCKER_HOST.
