@@ -24,44 +24,45 @@ import (
 	"github.com/podyard/podyard/httpapi"
 )
 
-// A Config is a configuration. Default, Read and Parse make valid ones.
+// A Config is a configuration. Default, Read and Parse make valid ones. The tag reload of a field
+// says whether a reload puts it into force ("live") or a change needs a restart.
 type Config struct {
 	// Keys are those of users, beside the one with full access.
-	Keys []Key `json:"keys"`
+	Keys []Key `json:"keys" reload:"live"`
 	// Images are commands of this host: pods with the name of one are processes.
-	Images map[string]Image `json:"images"`
+	Images map[string]Image `json:"images" reload:"live"`
 	// Processes is how the processes of pods are kept apart.
-	Processes Processes `json:"processes"`
+	Processes Processes `json:"processes" reload:"live"`
 	// Containers is how containers are kept apart.
-	Containers Containers `json:"containers"`
+	Containers Containers `json:"containers" reload:"restart"`
 	// Endpoints are what POST /v2/serverless takes, each with an id. Every user may use them.
-	Endpoints []jsontext.Value `json:"endpoints"`
+	Endpoints []jsontext.Value `json:"endpoints" reload:"live"`
 	// Catalog is "host", this machine, or "sample", a realistic one with simulated stock.
-	Catalog string  `json:"catalog"`
-	Quotas  Quotas  `json:"quotas"`
-	Limits  Limits  `json:"limits"`
-	Budgets Budgets `json:"budgets"`
+	Catalog string  `json:"catalog" reload:"restart"`
+	Quotas  Quotas  `json:"quotas" reload:"live"`
+	Limits  Limits  `json:"limits" reload:"live"`
+	Budgets Budgets `json:"budgets" reload:"live"`
 	// Connections are limits of connections, whoever makes them.
-	Connections Connections `json:"connections"`
-	Webhook     Webhook     `json:"webhook"`
-	Audit       Audit       `json:"audit"`
-	Billing     Billing     `json:"billing"`
+	Connections Connections `json:"connections" reload:"restart"`
+	Webhook     Webhook     `json:"webhook" reload:"live"`
+	Audit       Audit       `json:"audit" reload:"restart"`
+	Billing     Billing     `json:"billing" reload:"restart"`
 	// LoadBalancer is how load-balancing endpoints are reached, besides /lb/.
-	LoadBalancer LoadBalancer `json:"loadBalancer"`
+	LoadBalancer LoadBalancer `json:"loadBalancer" reload:"restart"`
 	// Pods is how pods are reached.
-	Pods Pods `json:"pods"`
+	Pods Pods `json:"pods" reload:"restart"`
 	// TrustedProxies are addresses and networks of proxies in front, whose header
 	// X-Forwarded-For says where a request is from, for the audit log and the limits of
 	// connections.
-	TrustedProxies []string `json:"trustedProxies"`
+	TrustedProxies []string `json:"trustedProxies" reload:"restart"`
 	// ServiceDomain is the end of the names that pods have in private networks.
-	ServiceDomain string `json:"serviceDomain"`
+	ServiceDomain string `json:"serviceDomain" reload:"restart"`
 	// SecretKey is the base64 of the 32 bytes that secrets are sealed with. Default: made at
 	// the first start and kept in the data directory.
-	SecretKey string `json:"secretKey"`
+	SecretKey string `json:"secretKey" reload:"restart"`
 	// OldSecretKeys are what SecretKey was before: secrets that they have sealed are sealed with
 	// SecretKey at the next start. They can be taken out then.
-	OldSecretKeys []string `json:"oldSecretKeys"`
+	OldSecretKeys []string `json:"oldSecretKeys" reload:"restart"`
 
 	file     string // where it is from; empty: there is no file
 	givenKey string // of UseSecretKey

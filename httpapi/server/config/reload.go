@@ -22,15 +22,6 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// isReloaded reports whether a reload puts a field into force. All others need a restart.
-func isReloaded(field string) bool {
-	switch field {
-	case "keys", "images", "processes", "endpoints", "quotas", "limits", "budgets", "webhook":
-		return true
-	}
-	return false
-}
-
 // live is what requests and webhooks go by. A reload replaces it as a whole.
 type live struct {
 	current atomic.Pointer[inForce]
@@ -162,11 +153,12 @@ func (c *Config) compare(next *Config) *httpapi.ReloadReport {
 	r := &httpapi.ReloadReport{}
 	before, after := reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem()
 	for i := range after.NumField() {
-		name := after.Type().Field(i).Tag.Get("json")
+		tag := after.Type().Field(i).Tag
+		name := tag.Get("json")
 		if name == "" || reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
 			continue
 		}
-		if isReloaded(name) {
+		if tag.Get("reload") == "live" {
 			r.Changed = append(r.Changed, name)
 			continue
 		}
