@@ -68,6 +68,7 @@ type auditRow struct {
 	Owner     string    `json:"owner,omitempty"`
 	Source    string    `json:"source,omitempty"`
 	Agent     string    `json:"agent,omitempty"`
+	Request   string    `json:"request,omitempty"`
 	Status    int       `json:"status,omitempty"`
 	Dropped   int       `json:"dropped,omitempty"`
 }
@@ -242,6 +243,6 @@ func listBill(c *Call, bill client.Bill) error {
 func auditRowOf(r *client.AuditRecord) auditRow {
 	return auditRow{
 		Time: r.Time, Kind: r.Kind, User: r.User, Key: r.Key, Operation: r.Operation, Path: r.Path, Record: r.Record,
-		Owner: r.Owner, Source: r.Source, Agent: r.Agent, Status: r.Status, Dropped: r.Dropped,
+		Owner: r.Owner, Source: r.Source, Agent: r.Agent, Request: r.Request, Status: r.Status, Dropped: r.Dropped,
 	}
 }
