@@ -90,9 +90,46 @@ func (x *router) depart(c *call) {
 		return
 	}
 	x.access.LogAttrs(ctx, level, "request",
-		slog.String("id", c.requestID()), slog.String("method", c.r.Method), slog.String("operation", operation),
-		slog.String("endpoint", c.r.PathValue("endpoint")), slog.String("user", c.id.User),
-		slog.Int("status", c.answer.status), slog.Duration("took", took), slog.Int64("bytes", c.answer.bytes))
+		slog.String("id", c.requestID()), slog.String("method", c.r.Method), slog.String("path", c.loggedPath()), slog.String("operation", operation),
+		slog.String("endpoint", c.endpointName()), slog.String("record", c.record()), slog.String("user", c.id.User), slog.String("from", source(c.r, x.proxies)),
+		slog.Int("status", c.answer.status), slog.String("took", took.String()), slog.Int64("bytes", c.answer.bytes))
+}
+
+// loggedPath is the path of the request without the query, cut where it is long. What follows the
+// endpoint of a load-balancing request belongs to its workers, and may be secret.
+func (c *call) loggedPath() string {
+	const most = 200
+	path := c.r.URL.Path
+	switch {
+	case c.op == &podPortOperation:
+		return ""
+	case c.op != nil && c.op.Area == AreaBalance:
+		path = "/lb/" + c.r.PathValue("endpoint")
+	case len(path) > most:
+		path = path[:most] + "..."
+	}
+	return strings.ToValidUTF8(path, "")
+}
+
+// endpointName is the id of the endpoint that the request is about, or "".
+func (c *call) endpointName() string {
+	if c.op != nil && c.op.Area == AreaEndpoints {
+		return c.r.PathValue("id")
+	}
+	return c.r.PathValue("endpoint")
+}
+
+// record is the id of what the request made, or else of what its path names, or "".
+func (c *call) record() string {
+	if c.made != "" {
+		return c.made
+	}
+	for _, name := range []string{"id", "podId", "job", "schedule", "batch", "name"} {
+		if id := c.r.PathValue(name); id != "" {
+			return id
+		}
+	}
+	return ""
 }
 
 // isRoutine reports whether a request is one of those that programs repeat all the time.

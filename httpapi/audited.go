@@ -85,8 +85,10 @@ func (x *router) note(c *call, err error) {
 	}
 	r := audit.Record{
 		Time: x.clock.Now(), Kind: kind, User: c.id.User, Key: c.keyName(), Operation: c.op.Name, Path: c.r.URL.Path,
-		Record: cmp.Or(c.made, c.r.PathValue("id"), c.r.PathValue("podId"), c.r.PathValue("job"), c.r.PathValue("schedule"), c.r.PathValue("batch"), c.r.PathValue("name")), Owner: c.actedFor(),
-		Source: source(c.r, x.proxies), Agent: c.r.UserAgent(), Status: status,
+		Record: c.record(), Owner: c.actedFor(), Source: source(c.r, x.proxies), Agent: c.r.UserAgent(), Status: status,
+	}
+	if x.access != nil {
+		r.Request = c.requestID() // by which the log and the answer name it, too
 	}
 	x.audit.Record(r)
 }

@@ -125,7 +125,9 @@ func runJob(c *call) error {
 		return err
 	}
 	j, err := c.Jobs.Submit(c.r.Context(), c.owner, c.r.PathValue("endpoint"), r)
-	return c.receipt(onceCreated(c, j, err, c.firstAnswer))
+	j, err = onceCreated(c, j, err, c.firstAnswer)
+	c.made = string(j.ID)
+	return c.receipt(j, err)
 }
 
 // firstAnswer returns a job as the answer to run has it.
@@ -159,6 +161,7 @@ func runJobSync(c *call) error {
 		return c.Jobs.Wait(ctx, owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)}, wait)
 	})
 	ref := j.Ref
+	c.made = string(ref.ID)
 	fit, full := c.fitted(j, err)
 	if problem.KindOf(full) == problem.TooManyRequests { // the client must know the job: it can ask for the rest later
 		fit, full = serverless.Job{Ref: ref, State: queue.State{Status: serverless.InProgress}}, nil

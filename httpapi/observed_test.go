@@ -65,8 +65,8 @@ func TestAnObserverSeesEachRequestWithItsOperation(t *testing.T) {
 
 // An accessLog is what a request has written.
 type accessLog struct {
-	ID, Level, Operation, Endpoint, User string
-	Status, Bytes                        int
+	ID, Level, Path, Operation, Endpoint, Record, User, From string
+	Status, Bytes                                            int
 }
 
 func TestTheAccessLogHasALineForEachRequestAndNoSecrets(t *testing.T) {
@@ -78,10 +78,12 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecrets(t *testing.T) {
 			headers            []string
 			want               accessLog
 		}{
-			{"POST", "/v2/idle/run?token=hunter2", `{"input":{"secret":"hunter2"}}`, []string{as(aliceFree), "X-Request-Id: mine-1"}, accessLog{"mine-1", "INFO", "run", "idle", "alice", 200, 1}},
-			{"GET", "/v2/idle/health", "", []string{as(aliceFree), `X-Request-Id: a" hunter2`}, accessLog{"", "DEBUG", "health", "idle", "alice", 200, 1}},
-			{"GET", "/v2/pods/nothere", "", []string{"Authorization: Bearer hunter2", "X-Request-Id: " + strings.Repeat("x", 129)}, accessLog{"", "INFO", "getPod", "", "", 401, 1}},
-			{"GET", "/v2/idle/nothing/hunter2", "", nil, accessLog{"", "INFO", "none", "", "", 404, 1}},
+			{"POST", "/v2/idle/run?token=hunter2", `{"input":{"secret":"hunter2"}}`, []string{as(aliceFree), "X-Request-Id: mine-1"}, accessLog{"mine-1", "INFO", "/v2/idle/run", "run", "idle", "made", "alice", "192.0.2.7", 200, 1}},
+			{"GET", "/v2/idle/health", "", []string{as(aliceFree), `X-Request-Id: a" hunter2`}, accessLog{"", "DEBUG", "/v2/idle/health", "health", "idle", "", "alice", "192.0.2.7", 200, 1}},
+			{"GET", "/v2/pods/nothere", "", []string{"Authorization: Bearer hunter2", "X-Request-Id: " + strings.Repeat("x", 129)}, accessLog{"", "INFO", "/v2/pods/nothere", "getPod", "", "nothere", "", "192.0.2.7", 401, 1}},
+			{"GET", "/v2/idle/nothing/here?key=hunter2", "", nil, accessLog{"", "INFO", "/v2/idle/nothing/here", "none", "", "", "", "192.0.2.7", 404, 1}},
+			{"GET", "/v2/serverless/idle/workers", "", []string{as(aliceFree)}, accessLog{"", "INFO", "/v2/serverless/idle/workers", "listEndpointWorkers", "idle", "idle", "alice", "192.0.2.7", 403, 1}},
+			{"GET", "/v2/" + strings.Repeat("x", 300), "", nil, accessLog{"", "INFO", "/v2/" + strings.Repeat("x", 196) + "...", "none", "", "", "", "192.0.2.7", 404, 1}},
 		} {
 			text.Reset()
 			a := w.call(row.method, row.path, row.body, row.headers...)
@@ -94,6 +96,9 @@ func TestTheAccessLogHasALineForEachRequestAndNoSecrets(t *testing.T) {
 			}
 			if got.Bytes != len(a.body) {
 				t.Errorf("%s %s: %d bytes, want %d", row.method, row.path, got.Bytes, len(a.body))
+			}
+			if row.want.Record == "made" {
+				row.want.Record = a.field("id")
 			}
 			got.ID, got.Bytes = row.want.ID, row.want.Bytes
 			if got != row.want {

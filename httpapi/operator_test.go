@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/podyard/podyard/httpapi"
 )
 
 // owned creates a record of alice of each kind. It returns the path of each.
@@ -151,6 +153,48 @@ func TestAnOperatorsPurgeGoesAsFarAsItSays(t *testing.T) {
 			if got := w.want(http.StatusOK, "POST", "/v2/idle/purge-queue"+row[0], "", as(operatorFree)).body; got != want {
 				t.Errorf("a purge%s = %s, want %s", row[0], got, want)
 			}
+		}
+	})
+}
+
+// ownedPaths fills the placeholders of the paths of operations that take ?owner=.
+var ownedPaths = map[string]string{"actions": `{"action":"cancel","all":true,"preview":true,"limit":10}`}
+
+func TestEveryOperationThatTakesAnOwnerTakesItOnSharedAndPrivateEndpoints(t *testing.T) {
+	withEndpoints(t, nil, func(w *testAPI) {
+		private := strings.TrimPrefix(owned(w)["endpoint"], "/v2/serverless/")
+		// No owner finds alice's endpoint by its id; alice and everybody do; bob has none of that id.
+		want := map[string]map[string]int{
+			"idle":  {"": 200, "?owner=alice": 200, "?owner=bob": 200, "?owner=*": 200},
+			private: {"": 200, "?owner=alice": 200, "?owner=bob": 404, "?owner=*": 200},
+		}
+		ops := 0
+		for _, o := range httpapi.Operations() {
+			if o.Owners == httpapi.OwnersNone {
+				continue
+			}
+			for endpoint, statuses := range want {
+				path := strings.NewReplacer("{endpoint}", endpoint, "{id}", endpoint).Replace(o.Path)
+				if path == o.Path && endpoint != "idle" {
+					continue // not about an endpoint
+				}
+				for owner, status := range statuses {
+					if owner == "?owner=*" && o.Owners == httpapi.OwnersOne {
+						status = http.StatusUnprocessableEntity
+					}
+					ops++
+					a := w.call(o.Methods[0], path+owner, ownedPaths[o.Name], as(operatorFree))
+					if a.status != status {
+						t.Errorf("%s: %s %s%s by an operator = %d %s, want %d", o.Name, o.Methods[0], path, owner, a.status, a.body, status)
+					}
+				}
+				if a := w.call(o.Methods[0], path+"?owner=*", ownedPaths[o.Name], as(adminFree)); a.status != http.StatusForbidden && path == o.Path {
+					t.Errorf("%s: ?owner=* without the scope operator = %d %s, want 403", o.Name, a.status, a.body)
+				}
+			}
+		}
+		if ops < 60 {
+			t.Errorf("only %d requests were tried: the table of operations has changed its form", ops)
 		}
 	})
 }

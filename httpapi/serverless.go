@@ -32,10 +32,15 @@ func (b *describer) describeEndpoints() map[string]description {
 	}
 }
 
-// endpoint returns the endpoint in the path if the caller may see it. Handlers call it
-// before they read a body or a query, because existence is checked first.
+// endpoint returns the endpoint in the path if the caller may see it, and any endpoint for an
+// operator who asks for the records of all users. Handlers call it before they read a body or a
+// query, because existence is checked first.
 func (c *call) endpoint() (*serverless.Endpoint, error) {
-	return c.Jobs.GetEndpoint(c.r.Context(), c.owner, c.r.PathValue("id"))
+	id := c.r.PathValue("id")
+	if c.owner == serverless.AllOwners {
+		return c.Jobs.Endpoint(c.r.Context(), id)
+	}
+	return c.Jobs.GetEndpoint(c.r.Context(), c.owner, id)
 }
 
 // managed is endpoint for operations that show how the endpoint works. On a shared endpoint

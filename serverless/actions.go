@@ -1,6 +1,7 @@
 package serverless
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,8 @@ type FailedAction struct {
 // ActOnJobs does an action on the jobs of owner, or of AllOwners, that the filter selects:
 // those that were submitted first come first within a call, and newer calls have older jobs.
 // It examines a bounded number of jobs, so a call may match none and still have a Next. Jobs
-// that are submitted or queued again after the first call are not met. An error means that the
+// that are submitted or queued again after the first call are not met, nor are the requests of a
+// batch that was not started: they belong to their batch. An error means that the
 // outcome is unknown; the same call can be made again. It returns ErrNoEndpoint for an unknown
 // endpoint.
 func (s *Service) ActOnJobs(ctx context.Context, owner, endpoint string, r ActionRequest) (res ActionResult, err error) {
@@ -77,13 +79,24 @@ func (s *Service) ActOnJobs(ctx context.Context, owner, endpoint string, r Actio
 	if err := r.check(); err != nil {
 		return res, err
 	}
-	jobs, next, err := s.scan(ctx, owner, endpoint, scanQuery{ids: r.Filter.IDs, before: r.From, limit: r.Limit, keep: r.selects})
-	if err != nil {
+	drafts, failed := s.drafts(), error(nil)
+	keep := func(j *Job) bool {
+		if failed != nil || !r.selects(j) {
+			return false
+		}
+		var draft bool
+		draft, failed = drafts.Has(ctx, j.ID)
+		return !draft
+	}
+	jobs, next, err := s.scan(ctx, owner, endpoint, scanQuery{ids: r.Filter.IDs, before: r.From, limit: r.Limit, keep: keep})
+	if err = cmp.Or(err, failed); err != nil {
 		return res, err
 	}
 	res.Matched, res.Next = len(jobs), next
 	if r.From == 0 {
-		res.Failed = r.unknown(jobs)
+		if res.Failed, err = r.missing(ctx, drafts, jobs); err != nil {
+			return res, err
+		}
 	}
 	if r.Preview {
 		return res, nil
@@ -190,22 +203,32 @@ func (r *ActionRequest) applies(j *Job) bool {
 	return !j.Status.Terminal()
 }
 
-// unknown returns the named jobs that were not found. jobs are those that were.
-func (r *ActionRequest) unknown(jobs []Job) (list []FailedAction) {
+// missing returns the named jobs on which the action is not done: those that were not found, and
+// requests of drafts. jobs are those on which it is.
+func (r *ActionRequest) missing(ctx context.Context, drafts *batches.Drafts, jobs []Job) (list []FailedAction, err error) {
 	if len(r.Filter.IDs) == 0 || r.Limit < len(r.Filter.IDs) {
-		return nil
+		return nil, nil
 	}
 	found := map[JobID]bool{}
 	for i := range jobs {
 		found[jobs[i].ID] = true
 	}
 	for _, id := range r.Filter.IDs {
-		if !found[id] {
-			found[id] = true
-			list = append(list, FailedAction{id, ErrNotFound})
+		if found[id] {
+			continue
 		}
+		found[id] = true
+		draft, err := drafts.Has(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		why := FailedAction{id, ErrNotFound}
+		if draft {
+			why.Err = refused("it is a request of a draft: start the batch, or delete the request from it")
+		}
+		list = append(list, why)
 	}
-	return list
+	return list, nil
 }
 
 // A scanQuery says which jobs scan returns.

@@ -19,6 +19,14 @@ import (
 // put requests into them.
 func (s *Service) Batches() *batches.Service { return s.batches }
 
+// drafts tells which jobs are requests of a draft, for one call.
+func (s *Service) drafts() *batches.Drafts {
+	if s.batches == nil {
+		return nil
+	}
+	return s.batches.Drafts()
+}
+
 // newBatches returns nil where o has no batches.
 func (s *Service) newBatches(o *Options) *batches.Service {
 	if o.Batches == nil {

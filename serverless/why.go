@@ -51,6 +51,9 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	case j.Status.Terminal():
 		return fmt.Sprintf("it does not wait: it is %v", j.Status), nil
 	}
+	if draft, err := s.drafts().Has(ctx, ref.ID); draft || err != nil {
+		return "it is in a batch that was not started", err
+	}
 	if j.Delayed {
 		return "it is not ready before " + j.Queued.Time().Format(time.RFC3339), nil
 	}

@@ -28,11 +28,12 @@ type Record struct {
 	User      string    `json:"user,omitempty"`
 	Key       string    `json:"key,omitempty"` // id of the key, or the first 8 digits of its digest
 	Operation string    `json:"operation,omitempty"`
-	Path      string    `json:"path,omitempty"`   // without the query
-	Record    string    `json:"record,omitempty"` // the id of what was made or named
-	Owner     string    `json:"owner,omitempty"`  // for whom an operator acted; "*": for all
-	Source    string    `json:"source,omitempty"` // address
-	Agent     string    `json:"agent,omitempty"`  // header User-Agent
+	Path      string    `json:"path,omitempty"`    // without the query
+	Record    string    `json:"record,omitempty"`  // the id of what was made or named
+	Owner     string    `json:"owner,omitempty"`   // for whom an operator acted; "*": for all
+	Source    string    `json:"source,omitempty"`  // address
+	Agent     string    `json:"agent,omitempty"`   // header User-Agent
+	Request   string    `json:"request,omitempty"` // the id of the request, as the log of the server has it
 	Status    int       `json:"status,omitempty"`
 	Dropped   int       `json:"dropped,omitempty"`
 }

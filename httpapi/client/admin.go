@@ -134,9 +134,9 @@ func (a *Admin) Reload(ctx context.Context) (changed, restart []string, err erro
 
 // An AuditRecord is a change or a refusal (docs/interface.md 2.19).
 type AuditRecord struct {
-	Time                                                           time.Time
-	Kind, User, Key, Operation, Path, Record, Owner, Source, Agent string
-	Status, Dropped                                                int
+	Time                                                                    time.Time
+	Kind, User, Key, Operation, Path, Record, Owner, Source, Agent, Request string
+	Status, Dropped                                                         int
 }
 
 // An AuditQuery selects records. The zero value selects the newest 100.

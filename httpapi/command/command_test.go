@@ -281,6 +281,29 @@ func TestASecretIsShownWhenItIsMadeAndNeverAgain(t *testing.T) {
 	s.refused(command.ExitNotFound, "not found", "keys", "revoke", made.ID)
 }
 
+func TestANewKeyHasAnEndAndMakesNoKeysUnlessItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := on(t, apitest.Start(t))
+	for line, want := range map[string]struct{ ends, makes bool }{
+		"keys make":                        {true, false},
+		"keys make -expires never":         {false, false},
+		"keys make -scopes * -expires 30d": {true, true},
+	} {
+		var made struct {
+			Key     string
+			Expires *time.Time
+		}
+		if err := json.Unmarshal([]byte(s.must(append(strings.Fields(line), "-o", "json")...)), &made); err != nil {
+			t.Fatal(err)
+		}
+		s.must("pods", "create", "-name", "p", "-image", "i", "-cpu", "cpu3c", "-key", made.Key)
+		_, err := s.run("keys", "list", "-key", made.Key)
+		if (made.Expires != nil) != want.ends || (err == nil) != want.makes {
+			t.Errorf("%s: ends %v, lists keys: %v; want %+v", line, made.Expires, err, want)
+		}
+	}
+}
+
 func TestAnInputIsReadFromAFlagAFileOrStandardInput(t *testing.T) {
 	t.Parallel()
 	srv := apitest.Start(t)

@@ -16,7 +16,8 @@ func keyCommands() []Command {
 	return []Command{
 		{
 			Name: "keys make", Remote: true, Summary: "make an API key; only this answer has its secret",
-			Help:    "Scopes: docs/interface.md 5. Only operators may name another user.",
+			Help: "Without -scopes the key does all that its user may do but make keys, and without -expires it is good for 90 days. " +
+				"Scopes: docs/interface.md 5. Only operators may name another user.",
 			Example: "keys make -user alice -scopes pods:read,endpoint:echo:run -expires 90d", New: makeKey,
 		},
 		{Name: "keys list", Remote: true, Summary: "list API keys, without their secrets", Example: "keys list -owner '*'", New: listKeys},
@@ -49,9 +50,12 @@ func showKey(c *Call, k client.Key) error {
 
 func makeKey(f *flag.FlagSet) func(context.Context, *Call) error {
 	user := f.String("user", "", "whose it is (default: yours)")
-	scopes := f.String("scopes", "*", "`scopes`, separated by commas")
-	expires := f.String("expires", "", "`when` it ends: a time like 2027-01-01T00:00:00Z, or how long it is good for, like 90d (default: never)")
+	scopes := f.String("scopes", "pods:write,endpoints:write,registries:write,endpoint:*:run", "`scopes`, separated by commas")
+	expires := f.String("expires", "90d", "`when` it ends: a time like 2027-01-01T00:00:00Z, how long it is good for, or never")
 	return func(ctx context.Context, c *Call) error {
+		if *expires == "never" {
+			*expires = ""
+		}
 		end, err := timeFlag("-expires", *expires, 1)
 		if err != nil {
 			return err

@@ -228,7 +228,9 @@ func printLogs(f *flag.FlagSet) func(context.Context, *Call) error {
 			silence = time.AfterFunc(answerWait, stop)
 			defer silence.Stop()
 			reading = httptrace.WithClientTrace(reading, &httptrace.ClientTrace{
-				WroteRequest: func(httptrace.WroteRequestInfo) { // again, when the client repeats it
+				// At the begin of each try. WroteRequest would be too late: over HTTP/2 it may come
+				// after the first byte of the answer.
+				GetConn: func(string) {
 					answered.Store(false)
 					silence.Reset(answerWait)
 				},
@@ -293,6 +295,15 @@ func (c *Call) whose(ctx context.Context, name string) (endpoint, id string, err
 	if client.StatusOf(err) != http.StatusNotFound && client.StatusOf(err) != http.StatusForbidden {
 		return "", name, err
 	}
+	// By its id an operator finds the endpoint of any user, which is in no list without -owner.
+	workers, err := c.Client.Endpoints.Workers(ctx, name)
+	if err == nil {
+		id, err := newest(name, workers)
+		return name, id, err
+	}
+	if client.StatusOf(err) != http.StatusNotFound {
+		return "", "", err
+	}
 	for e, err := range c.Client.Endpoints.All(ctx) {
 		if err != nil {
 			return "", "", err
@@ -300,13 +311,6 @@ func (c *Call) whose(ctx context.Context, name string) (endpoint, id string, err
 		workers, err := c.Client.Endpoints.Workers(ctx, e.ID)
 		if err != nil && client.StatusOf(err) == 0 {
 			return "", "", err
-		}
-		if e.ID == name && err != nil {
-			return "", "", err
-		}
-		if e.ID == name {
-			id, err := newest(name, workers)
-			return name, id, err
 		}
 		for _, w := range workers {
 			if w.ID == name {

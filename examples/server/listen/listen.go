@@ -119,7 +119,7 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 	list := []server.Listener{server.On(main, withConsole(ctx, parts, srv, log))}
 	if l.Metrics != nil {
 		list = append(list, server.On(limit.Apart().Apart().Listener(l.Metrics), forOperators(parts, srv)))
-		log.Info("metrics are served", "addr", l.Metrics.Addr())
+		log.Info("metrics are served", "addr", l.Metrics.Addr().String())
 		if addr := l.Metrics.Addr().String(); !IsLoopback(addr) {
 			log.Warn("other machines may reach the metrics and profiles, which need no key: a firewall should allow only operators", "addr", addr)
 		}
@@ -151,7 +151,7 @@ func forContainers(ctx context.Context, parts *config.Parts, log *slog.Logger) n
 		log.Warn("workers in containers do not reach this server", "err", err)
 		return nil
 	}
-	log.Info("listening for workers in containers", "addr", l.Addr())
+	log.Info("listening for workers in containers", "addr", l.Addr().String())
 	return l
 }
 
