@@ -38,8 +38,7 @@ type Jobs struct {
 	unsure unsureMoves
 	texts  mergedTexts
 
-	perCopy                 int   // from how many jobs on a call copies them
-	perGeneration           int   // commits
+	sizes                   *sizes
 	generation              int64 // of rows of counters, numbered in this Store
 	retired, retiredHolders []counterRow
 
@@ -61,8 +60,9 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	q := &Jobs{keyFinder: keyFinder{s}, perCopy: manyJobs, perGeneration: generationCommits}
+	q := &Jobs{keyFinder: keyFinder{s}, sizes: &s.opts.sizes}
 	q.dues.q = q
+	q.held.most = q.sizes.held
 	q.connected()
 	var err error
 	if q.pool, err = q.jobPool(ctx, cfg); err != nil {

@@ -212,7 +212,7 @@ func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64
 			return nil, err
 		}
 	}
-	if len(jobs) >= q.perCopy {
+	if len(jobs) >= q.sizes.copyFrom {
 		return q.copyTo(ctx, t, jobs, slot, r)
 	}
 	sql, args, err := q.addStatement(jobs, slot, r)

@@ -339,7 +339,7 @@ func (m *mover) armsAnew(r *jobRow, before *queue.State, res *queue.Result) bool
 func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 	if len(m.seqs) == 0 {
 		b := &pgx.Batch{}
-		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), maxItems)).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), m.counted.q.sizes.items)).Query(func(rows pgx.Rows) (err error) {
 			m.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
 		})

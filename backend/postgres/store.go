@@ -51,6 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	times times // shorter in tests
+	sizes sizes // smaller in tests
 }
 
 // Defaults of Options and of the URL.
@@ -79,7 +80,7 @@ func (o *Options) settle() (Options, error) {
 	if c.Clock == nil {
 		c.Clock = clock.System{}
 	}
-	c.times = c.times.settle()
+	c.times, c.sizes = c.times.settle(), c.sizes.settle()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
