@@ -227,6 +227,7 @@ type mover struct {
 	unlocked []*jobRow
 	rounds   []*writes // several moves of one job are in successive rounds
 	depth    map[*jobRow]int
+	copied   int // the last round with dead letters or webhooks
 	moves    []roundMove
 	arm      map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
 	counts   counts
@@ -319,8 +320,13 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	m.counts.of(r.job.Endpoint).move(&before, &res.State, res.Effect)
 	m.holds.move(r.job.Owner, &before, &res.State, res.Effect)
 	m.durable = m.durable || res.Effect&queue.Delete != 0 || op.Kind.Durable() && res.Effect != 0
-	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, m.depth[r]})
-	m.depth[r]++
+	round := m.depth[r]
+	if res.Effect&(queue.PutDead|queue.PutOutbox) != 0 { // they have an order
+		round = max(round, m.copied)
+		m.copied = round
+	}
+	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, round})
+	m.depth[r] = round + 1
 	r.job.State = res.State
 	if res.Effect&queue.Delete != 0 {
 		delete(m.rows, r.job.Ref)
@@ -372,7 +378,6 @@ func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func
 func (m *mover) write(b *pgx.Batch) (list merged) {
 	armed := m.armed()
 	slot := m.counted.use(m.epoch, maps.Keys(m.counts), maps.Keys(m.holds))
-	m.sortMoves()
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
 			w := &writes{epoch: m.epoch, slot: slot}
@@ -382,6 +387,12 @@ func (m *mover) write(b *pgx.Batch) (list merged) {
 			m.rounds = append(m.rounds, w)
 		}
 		m.rounds[m.moves[i].round].add(&m.moves[i].move)
+	}
+	m.sortMoves()
+	for i := range m.moves {
+		if v := &m.moves[i]; v.effect&queue.Delete == 0 {
+			m.rounds[v.round].put(v.row, &v.after)
+		}
 	}
 	for i, w := range m.rounds {
 		w.first(b)
