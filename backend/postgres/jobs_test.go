@@ -23,7 +23,7 @@ import (
 var quickRules = []string{
 	"AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
 	"DelayedJobsAreReadyInTheOrderOfTheirTimes", "TheLogOfAttempts", "ADrainIsFencedByLease", "ADeliveryOutlivesARetry",
-	"TakenKeyCreatesNothing", "OneEnd",
+	"TakenKeyCreatesNothing", "OneEnd", "DeadLettersOfACallHaveItsOrder",
 }
 
 // longest reports whether tests of minutes run, which .ci/long postgres has.
