@@ -24,6 +24,7 @@ type Jobs struct {
 	pool *pgxpool.Pool // with the settings of plans
 
 	added   lane[*addCall]
+	keyed   lane[*addCall] // those that wait for whoever has used their Idempotency-Key
 	moved   lane[*moveCall]
 	claimed lane[*claimCall]
 
@@ -69,6 +70,7 @@ func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) 
 		return nil, err
 	}
 	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size, idle: q.rowsOf(fewItems)}
+	q.keyed = lane[*addCall]{s: s, run: q.addPatient, size: (*addCall).size, idle: q.rowsOf(1)}
 	// Two moves of a job at the same time cost more than one after the other, and of two claims one
 	// passes by what the other has locked, also if it is left.
 	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size, idle: q.rowsOf(1)}
@@ -91,6 +93,7 @@ func (q *Jobs) stalled() time.Duration {
 // end ends the lanes.
 func (q *Jobs) end() {
 	q.added.end()
+	q.keyed.end()
 	q.moved.end()
 	q.claimed.end()
 }
