@@ -174,7 +174,7 @@ func (s *Store) settings(more string) string {
 
 // begin brings the schema up to date and looks at the database.
 func (s *Store) begin(ctx context.Context) error {
-	if err := migrate(ctx, s.pool); err != nil {
+	if err := s.migrate(ctx); err != nil {
 		return err
 	}
 	return s.look(ctx)
