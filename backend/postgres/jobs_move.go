@@ -44,14 +44,6 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	return err
 }
 
-// begin begins the transaction if nothing did: what follows is not sent with send.
-func (t *jobTx) begin(ctx context.Context) error {
-	if t.open {
-		return nil
-	}
-	return t.send(ctx, &pgx.Batch{})
-}
-
 // send makes the statements of a batch in one round trip, after those that begin the transaction if
 // nothing did.
 func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,10 +40,8 @@ func TestEventsOfLongNamesArrive(t *testing.T) {
 		for {
 			select {
 			case got := <-heard:
-				for _, name := range names {
-					if got == name {
-						return
-					}
+				if slices.Contains(names, got) {
+					return
 				}
 			case <-t.Context().Done():
 				t.Fatal("nothing was heard")
