@@ -121,6 +121,7 @@ type run struct {
 	made   int64                 // bytes of its output, if it is large
 	stop   func() bool           // stops the timer of endReserve; nil: nothing was reserved
 	holds  bool                  // it has room for its payloads, or goes on without; the mutex of the loop guards it
+	began  bool                  // the worker has it; the mutex of the loop guards it
 	forget func() bool           // stops the timer of stop; nil: there is none; the mutex of the loop guards it
 }
 
@@ -278,8 +279,8 @@ func (l *loop) run(ctx context.Context, r *run) {
 		}
 		l.report(ctx, l.finish(ctx, r, end))
 	}()
-	if !l.hold(ctx, r) {
-		end = queue.Op{Kind: queue.OpRelease}
+	if !l.hold(ctx, r) || !l.reach(ctx, r) {
+		end = queue.Op{Kind: queue.OpRelease, Untouched: true}
 		return
 	}
 	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Attempt) + int(r.job.Deliveries)}
@@ -362,7 +363,9 @@ func (l *loop) op(r *run, k queue.OpKind, b []byte) queue.Op {
 // because the store was away, releases the job instead.
 func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 	if end.Kind == queue.OpRelease || end.Status == Failed && errors.Is(context.Cause(ctx), ErrDraining) {
-		return l.op(r, queue.OpRelease, nil)
+		op := l.op(r, queue.OpRelease, nil)
+		op.Untouched = end.Untouched
+		return op
 	}
 	op := l.op(r, queue.OpFinish, end.Payload)
 	op.Adopt, op.Status, op.Error, op.NoRetry = true, end.Status, end.Error, end.NoRetry
@@ -413,14 +416,17 @@ func (l *loop) drain(ctx context.Context, d time.Duration) {
 // releaseAll stops the running jobs and returns them to the queue.
 func (l *loop) releaseAll(ctx context.Context) {
 	l.mu.Lock()
-	var rs []*run
+	began := map[*run]bool{}
 	for r := range l.running {
-		rs = append(rs, r)
+		r.cancel(ErrDraining) // all at once, so that none begins because another one ends
+		began[r] = r.began
 	}
 	l.mu.Unlock()
-	for _, r := range rs {
+	for r, began := range began {
 		l.stop(r, ErrDraining)
-		if err := l.s.Report(ctx, queue.Op{Ref: r.job.Ref, Kind: queue.OpRelease, Worker: l.in.Key().ID, Token: r.job.Token}); err != nil {
+		op := l.op(r, queue.OpRelease, nil)
+		op.Untouched = !began
+		if err := l.s.Report(ctx, op); err != nil && !errors.Is(err, ErrLeaseLost) { // the run has given it back itself
 			l.s.log.Warn("hand back failed", "endpoint", l.in.Key().Endpoint, "job", r.job.ID, "err", err)
 		}
 	}

@@ -69,6 +69,14 @@ func (l *loop) hold(ctx context.Context, r *run) bool {
 	return err == nil && len(j.Input) > 0
 }
 
+// reach reports whether a job reaches the worker, which is not so if the worker ends.
+func (l *loop) reach(ctx context.Context, r *run) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.began = ctx.Err() == nil
+	return r.began
+}
+
 // goesOn has a job take what it needs, whether there is room or not.
 func (r *run) goesOn(input, output int64) {
 	r.input.Force(input - r.input.Size())

@@ -12,6 +12,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // An inputWorld has workers of the endpoint "e" in a bubble, whose jobs take a minute each, and a pool for
@@ -145,6 +146,42 @@ func TestAJobThatWaitsForRoomDoesNotTimeOut(t *testing.T) {
 		got, err := w.Get(t.Context(), "rude", j.Ref)
 		if err != nil || got.Status != serverless.Completed || got.Deliveries != 1 || got.DelayTime() < 59*time.Second {
 			t.Errorf("the job is %v after %d deliveries and %v in the queue, %v, want COMPLETED after 1, when another one has ended", got.Status, got.Deliveries, got.DelayTime(), err)
+		}
+	})
+}
+
+// A job that its worker has not begun for want of room has kept nobody from running, so it stays in front.
+func TestAJobThatWaitsForRoomKeepsItsTurn(t *testing.T) {
+	inputBubble(t, megabyte, 0, func(w *inputWorld) {
+		w.serve("local-w", 1)
+		w.submit("rude", 1, megabyte-1)
+		refs := w.submit("rude", 2, 2*megabyte) // one of them runs in any case
+		runs := 0
+		for range queue.MaxReleases {
+			ctx, cancel := context.WithCancel(w.t.Context())
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				_ = w.Serve(ctx, "e", serverless.WorkerFunc(func(ctx context.Context, _ *serverless.Task) ([]byte, error) {
+					runs++
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}), &serverless.ServeOptions{Concurrency: 2, Drain: -1})
+			}()
+			synctest.Wait()
+			cancel()
+			<-over
+		}
+		releases := 0
+		for _, ref := range refs {
+			j, err := w.Get(w.t.Context(), "rude", ref)
+			if err != nil || j.Status != serverless.InQueue {
+				t.Errorf("a job is %v, %v, want IN_QUEUE", j.Status, err)
+			}
+			releases += int(j.Releases)
+		}
+		if runs != queue.MaxReleases || releases != runs {
+			t.Errorf("%d runs began and %d releases were counted, want %d of both", runs, releases, queue.MaxReleases)
 		}
 	})
 }

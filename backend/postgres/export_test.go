@@ -112,10 +112,10 @@ func (q *Jobs) From(endpoint string) int64 {
 }
 
 // Eager has counters change their rows at each commit. It is called before the queue is used.
-func (q *Jobs) Eager() { q.perGeneration = 1 }
+func (q *Jobs) Eager() { q.sizes.generation = 1 }
 
 // CopyAll has all calls copy their jobs. It is called before the queue is used.
-func (q *Jobs) CopyAll() { q.perCopy = 1 }
+func (q *Jobs) CopyAll() { q.sizes.copyFrom = 1 }
 
 // EnqueueTogether makes calls of Enqueue that share a transaction.
 func (q *Jobs) EnqueueTogether(ctx context.Context, calls ...[]queue.Job) (errs []error) {
@@ -156,4 +156,14 @@ func (q *Jobs) ClaimReads(endpoint string, n int, now queue.Instant) map[string]
 		sqlNews:        {ep, lineDepth, from, maxNews},
 		sqlFirstOwners: {ep, lineDepth, n, firstRead, int64(0)},
 	}
+}
+
+// Tiny returns options with which a Store reads, writes and keeps one to three of everything at once.
+func Tiny(o *Options) *Options {
+	o.sizes = sizes{
+		items: 2, bytes: 100, chosen: 1, chosenOfBytes: 1, news: 1, newsReads: 2, lineDepth: 1, moreOfLine: 2, firstRead: 1, rowLag: 1, dropShare: 1,
+		held: 2, list: 1, listMost: 3, copyFrom: 3, copyRows: 2, copyAhead: 1, due: 1, dueMost: 3, generation: 2, foldSweeps: 1, looseSweeps: 1, keptEpochs: 1,
+		eventBytes: 1, events: 2,
+	}
+	return o
 }

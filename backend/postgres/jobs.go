@@ -24,6 +24,7 @@ type Jobs struct {
 	pool *pgxpool.Pool // with the settings of plans
 
 	added   lane[*addCall]
+	keyed   lane[*addCall] // those that wait for whoever has used their Idempotency-Key
 	moved   lane[*moveCall]
 	claimed lane[*claimCall]
 
@@ -38,8 +39,7 @@ type Jobs struct {
 	unsure unsureMoves
 	texts  mergedTexts
 
-	perCopy                 int   // from how many jobs on a call copies them
-	perGeneration           int   // commits
+	sizes                   *sizes
 	generation              int64 // of rows of counters, numbered in this Store
 	retired, retiredHolders []counterRow
 
@@ -61,14 +61,16 @@ var (
 func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
-	q := &Jobs{keyFinder: keyFinder{s}, perCopy: manyJobs, perGeneration: generationCommits}
+	q := &Jobs{keyFinder: keyFinder{s}, sizes: &s.opts.sizes}
 	q.dues.q = q
+	q.held.most = q.sizes.held
 	q.connected()
 	var err error
 	if q.pool, err = q.jobPool(ctx, cfg); err != nil {
 		return nil, err
 	}
 	q.added = lane[*addCall]{s: s, run: q.addAll, size: (*addCall).size, idle: q.rowsOf(fewItems)}
+	q.keyed = lane[*addCall]{s: s, run: q.addPatient, size: (*addCall).size, idle: q.rowsOf(1)}
 	// Two moves of a job at the same time cost more than one after the other, and of two claims one
 	// passes by what the other has locked, also if it is left.
 	q.moved = lane[*moveCall]{s: s, run: q.moveAll, size: (*moveCall).size, idle: q.rowsOf(1)}
@@ -91,6 +93,7 @@ func (q *Jobs) stalled() time.Duration {
 // end ends the lanes.
 func (q *Jobs) end() {
 	q.added.end()
+	q.keyed.end()
 	q.moved.end()
 	q.claimed.end()
 }

@@ -55,6 +55,10 @@ const (
 	) SELECT seq FROM u ORDER BY ord`
 )
 
+// sqlKeyWait is how long calls that share a transaction wait for somebody who has used an Idempotency-Key in a
+// transaction that has not ended: a caller of EnqueueTx may take any time.
+const sqlKeyWait = `SELECT set_config('lock_timeout', '500', true)`
+
 // An addCall is a call of Enqueue.
 type addCall struct {
 	jobs   []queue.Job
@@ -97,11 +101,42 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 // addAll adds the jobs of some calls in one transaction. If that fails because of one of them,
 // each has its own.
 func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) {
-	b := &addBatch{calls: calls}
+	q.addCalls(ctx, &addBatch{calls: calls}, rows)
+}
+
+// addPatient adds the jobs of calls that wait for an Idempotency-Key, one after the other.
+func (q *Jobs) addPatient(ctx context.Context, calls []*addCall, rows *counterRows) {
+	for i := range calls {
+		q.addCalls(ctx, &addBatch{calls: calls[i : i+1], patient: true}, rows)
+	}
+}
+
+// addImpatient adds the jobs of calls one of which waits for a key. The others do not wait with it.
+func (q *Jobs) addImpatient(ctx context.Context, calls []*addCall, rows *counterRows) {
+	var rest []*addCall
+	for _, c := range calls {
+		c.full = nil
+		if len(queue.Creations(c.jobs)) == 0 {
+			rest = append(rest, c)
+		} else if err := q.keyed.push(ctx, c); err != nil {
+			c.answer <- err
+		}
+	}
+	if len(rest) > 0 {
+		q.addAll(ctx, rest, rows)
+	}
+}
+
+func (q *Jobs) addCalls(ctx context.Context, b *addBatch, rows *counterRows) {
+	calls := b.calls
 	b.collect()
 	err := q.addOnce(ctx, b, rows, q.addPlain)
 	if errors.Is(err, errNear) {
 		err = q.addOnce(ctx, b, rows, q.addAdmitted)
+	}
+	if code(err) == codeLock && !b.patient {
+		q.addImpatient(ctx, calls, rows)
+		return
 	}
 	if len(calls) > 1 && (mayBeOfOne(err) || errors.Is(err, idempotency.ErrTaken) || errors.Is(err, queue.ErrExists)) {
 		for i := range calls {
@@ -120,8 +155,9 @@ func (q *Jobs) addAll(ctx context.Context, calls []*addCall, rows *counterRows) 
 
 // An addBatch is calls that share a transaction.
 type addBatch struct {
-	calls []*addCall
-	jobs  []queue.Job // of the calls that are not refused
+	calls   []*addCall
+	jobs    []queue.Job // of the calls that are not refused
+	patient bool        // it waits for keys
 }
 
 // collect is called after calls were refused.
@@ -183,7 +219,7 @@ func (q *Jobs) addPlain(ctx context.Context, t *jobTx, b *addBatch, slot int64) 
 		}
 		r = rooms{}
 	}
-	return q.addTo(ctx, t, b.jobs, slot, &r)
+	return q.addTo(ctx, t, b, slot, &r)
 }
 
 // addAdmitted refuses calls for which users have no room, and adds the jobs of the others.
@@ -199,32 +235,37 @@ func (q *Jobs) addAdmitted(ctx context.Context, t *jobTx, b *addBatch, slot int6
 	if len(b.jobs) == 0 {
 		return nil, t.commit(ctx, &pgx.Batch{}, true)
 	}
-	return q.addTo(ctx, t, b.jobs, slot, &rooms{})
+	return q.addTo(ctx, t, b, slot, &rooms{})
 }
 
 // addTo adds jobs and the records of their Idempotency-Keys, and commits.
-func (q *Jobs) addTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int64, r *rooms) (seqs []int64, err error) {
+func (q *Jobs) addTo(ctx context.Context, t *jobTx, b *addBatch, slot int64, r *rooms) (seqs []int64, err error) {
+	jobs := b.jobs
 	if keys := queue.Creations(jobs); len(keys) > 0 {
-		if err := t.begin(ctx); err != nil {
+		first := &pgx.Batch{}
+		if !b.patient {
+			first.Queue(sqlKeyWait)
+		}
+		if err := t.send(ctx, first); err != nil {
 			return nil, err
 		}
 		if err := addKeys(ctx, t.conn, keys); err != nil {
 			return nil, err
 		}
 	}
-	if len(jobs) >= q.perCopy {
+	if len(jobs) >= q.sizes.copyFrom {
 		return q.copyTo(ctx, t, jobs, slot, r)
 	}
 	sql, args, err := q.addStatement(jobs, slot, r)
 	if err != nil {
 		return nil, err
 	}
-	b := &pgx.Batch{}
-	merged{{sql, args}}.queue(b, &q.texts).Query(func(rows pgx.Rows) (err error) {
+	last := &pgx.Batch{}
+	merged{{sql, args}}.queue(last, &q.texts).Query(func(rows pgx.Rows) (err error) {
 		seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
-	return seqs, t.commit(ctx, b, true)
+	return seqs, t.commit(ctx, last, true)
 }
 
 // addStatement returns the statement that adds jobs and counts them in a slot, if nobody holds more than

@@ -102,26 +102,37 @@ func (q *Jobs) claimOnce(ctx context.Context, calls []*claimCall, rows *counterR
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
+		if c.unread() {
+			return c.finish(ctx)
+		}
 		if made, err = c.serve(ctx); err != nil {
 			return err
 		}
 		return c.finish(ctx)
 	}
-	if err = q.transact(ctx, claim); errors.Is(err, errNoRow) {
-		q.news.forget(c.endpoints)
-		err = q.transact(ctx, claim)
-	}
-	if err != nil {
-		return nil, made, err
+	for again := true; again; again = c.unread() {
+		if err = q.transact(ctx, claim); errors.Is(err, errNoRow) {
+			q.news.forget(c.endpoints)
+			err = q.transact(ctx, claim)
+		}
+		if err != nil {
+			return nil, made, err
+		}
+		q.news.raise(resets, q.s.pooled, c.orders)
 	}
 	q.held.moved(c.moves)
-	q.news.raise(resets, q.s.pooled, c.orders)
+	return c.evs, made, nil
+}
+
+// unread reports whether there are more news than a transaction reads. One that leaves some claims nothing: the
+// next jobs may be among those that nobody knows of yet. It writes what it has read, and another one goes on.
+func (c *claimer) unread() bool {
 	for _, o := range c.orders {
 		if o.newsLeft {
-			c.evs = append(c.evs, queue.Event{Kind: queue.EventReady, Ref: queue.Ref{Endpoint: o.endpoint}})
+			return true
 		}
 	}
-	return c.evs, made, nil
+	return false
 }
 
 // A claimer makes some calls of Claim in a transaction.
@@ -143,10 +154,10 @@ func (c *claimer) begin(ctx context.Context) error {
 		call.out, now = nil, min(now, call.now)
 		for i := range call.slots {
 			s := &call.slots[i]
-			need[s.Endpoint] += min(s.N, maxItems)
+			need[s.Endpoint] += min(s.N, c.q.sizes.items)
 			o := c.orders[s.Endpoint]
 			if o == nil {
-				o = newOrder(s.Endpoint)
+				o = newOrder(s.Endpoint, c.q.sizes)
 				c.orders[s.Endpoint] = o
 			}
 			if limited(s.Rules) {
@@ -170,10 +181,10 @@ func (c *claimer) begin(ctx context.Context) error {
 	}
 	numbers := 0
 	for _, ep := range c.endpoints {
-		o, n := c.orders[ep], min(need[ep], maxItems)
+		o, n := c.orders[ep], min(need[ep], c.q.sizes.items)
 		e, _ := c.q.news.of(ep)
 		if o.depth = n; e.mixed {
-			o.depth = min(n, lineDepth)
+			o.depth = min(n, c.q.sizes.lineDepth)
 			numbers += n
 		}
 		if !known && o.locked {
@@ -205,7 +216,7 @@ func (c *claimer) readRest(ctx context.Context) error {
 			o.newsLeft = true
 		}
 	}
-	for n := 1; n < newsReads; n++ {
+	for n := 1; n < c.q.sizes.newsReads; n++ {
 		for ep, o := range c.orders {
 			if o.newsLeft {
 				e, _ := c.q.news.of(ep)
@@ -296,12 +307,12 @@ const (
 // same time is passed by.
 func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o *order) error {
 	o.begin(s)
-	n, before, atOnce := 0, c.bytes, chosenAtOnce
+	n, before, atOnce := 0, c.bytes, c.q.sizes.chosen
 	switch {
 	case s.Bytes > 0:
-		atOnce = chosenOfBytes
+		atOnce = c.q.sizes.chosenOfBytes
 	case !o.mixed:
-		atOnce = maxItems
+		atOnce = c.q.sizes.items
 	}
 	for !s.Full(n, c.bytes-before) && c.bytes < maxBytes {
 		chosen, err := c.chooseSome(ctx, call, s, o, min(s.N-n, atOnce))
@@ -368,7 +379,7 @@ func (o *order) readWanted(b *pgx.Batch) {
 	case w.level != nil:
 		o.readLevel(b, w.level)
 	default:
-		o.readOwners(b, firstRead)
+		o.readOwners(b, o.sizes.firstRead)
 	}
 }
 
@@ -423,7 +434,7 @@ func (c *claimer) finish(ctx context.Context) error {
 		}
 	}
 	b := &pgx.Batch{}
-	drop := c.q.claims.Add(1)%dropShare == 0
+	drop := c.q.claims.Add(1)%c.q.sizes.dropShare == 0
 	for _, o := range c.orders {
 		o.queue(b, o.mixed && drop)
 	}

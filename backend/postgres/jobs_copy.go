@@ -48,7 +48,7 @@ func (q *Jobs) copyTo(ctx context.Context, t *jobTx, jobs []queue.Job, slot int6
 	if err := c.number(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.copy(ctx, len(jobs), copied{copyJobs, c.job}, copied{copyBodies, c.body}, copied{copyReady, c.ready}); err != nil {
+	if err := t.copy(ctx, q.sizes, len(jobs), copied{copyJobs, c.job}, copied{copyBodies, c.body}, copied{copyReady, c.ready}); err != nil {
 		return nil, err
 	}
 	b := &pgx.Batch{}
@@ -135,12 +135,12 @@ const (
 // it writes them, and takes the longer for each the more it has, so a statement has copyStep of them. It
 // does not wait for the answer to the one before: copyAhead of them are one round trip. More answers could
 // fill the buffers between the two, and then each would wait for the other to read.
-func (t *jobTx) copy(ctx context.Context, n int, tables ...copied) error {
+func (t *jobTx) copy(ctx context.Context, z *sizes, n int, tables ...copied) error {
 	conn := t.conn.Conn().PgConn()
 	w := copyWriter{to: conn.Frontend()}
 	for _, table := range tables {
-		for from := 0; from < n; from += copyStep {
-			if w.copy(&table, from, min(from+copyStep, n)); w.sent < copyAhead {
+		for from := 0; from < n; from += z.copyRows {
+			if w.copy(&table, from, min(from+z.copyRows, n)); w.sent < z.copyAhead {
 				continue
 			}
 			if err := w.end(ctx, conn); err != nil {

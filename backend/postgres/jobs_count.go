@@ -42,7 +42,7 @@ func (q *Jobs) rowsOf(n int) (list []*counterRows) {
 // use returns the slot of the rows for a commit that changes the counters of some endpoints and users.
 // Calls are made one after the other.
 func (r *counterRows) use(epoch int64, endpoints, owners iter.Seq[string]) int64 {
-	if r.commits%r.q.perGeneration == 0 {
+	if r.commits%r.q.sizes.generation == 0 {
 		r.next(epoch)
 	}
 	r.commits++
@@ -90,20 +90,20 @@ func (q *Jobs) fold(ctx context.Context) error {
 	if err := q.foldRetired(ctx, sqlFoldHoldingRows, &q.retiredHolders); err != nil {
 		return err
 	}
-	n := q.sweeps.Add(1)
-	if n%looseSweeps == 1 {
+	n := q.sweeps.Add(1) - 1 // the first sweep finds what was left
+	if n%q.sizes.looseSweeps == 0 {
 		if err := q.exec(ctx, sqlFoldLooseHoldings); err != nil {
 			return err
 		}
 	}
-	if n%foldSweeps != 1 {
+	if n%q.sizes.foldSweeps != 0 {
 		return nil
 	}
 	epoch, err := q.node(ctx)
 	if err != nil {
 		return err
 	}
-	before := max(epoch-keptEpochs, 0)
+	before := max(epoch-q.sizes.keptEpochs, 0)
 	if err := q.exec(ctx, sqlFold, before*oldSlots, generationOf(before)); err != nil {
 		return err
 	}

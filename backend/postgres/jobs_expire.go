@@ -143,10 +143,16 @@ func (q *Jobs) exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
+// How many rows are looked at for what is due next, at first and at most.
+const (
+	dueStep    = 8
+	maxDueStep = 512
+)
+
 // nextDue returns when a job is due, and drops rows before it whose jobs all moved since. If there
 // are many of those, the next one is looked at later.
 func (q *Jobs) nextDue(ctx context.Context, from queue.Instant) (next queue.Instant, err error) {
-	for step := 8; step <= 512; step *= 4 {
+	for step := q.sizes.due; step <= q.sizes.dueMost; step *= 4 {
 		var at, n []int64
 		err := q.read(ctx, func(conn *pgxpool.Conn) error {
 			at, n, next = nil, nil, 0

@@ -55,7 +55,7 @@ func handBack(calls ...*claimCall) *moveCall {
 	for _, c := range calls {
 		m.now = max(m.now, c.now)
 		for _, r := range c.out {
-			m.ops = append(m.ops, queue.Op{Ref: r.job.Ref, Kind: queue.OpRelease, Worker: r.job.Worker, Token: r.job.Token, Adopt: true})
+			m.ops = append(m.ops, queue.Op{Ref: r.job.Ref, Kind: queue.OpRelease, Worker: r.job.Worker, Token: r.job.Token, Adopt: true, Untouched: true})
 		}
 	}
 	m.res = make([]queue.Result, len(m.ops))

@@ -25,6 +25,8 @@ const maxHeld = 1 << 14
 
 // A heldJobs are jobs in progress with what their rows hold after the last move of this Store.
 type heldJobs struct {
+	most int
+
 	mu   sync.Mutex
 	list map[queue.Ref]jobRow
 }
@@ -59,7 +61,7 @@ func (h *heldJobs) put(r *jobRow, s *queue.State, e queue.Effect) {
 	if h.list == nil {
 		h.list = map[queue.Ref]jobRow{}
 	}
-	if _, ok := h.list[r.job.Ref]; !ok && len(h.list) >= maxHeld {
+	if _, ok := h.list[r.job.Ref]; !ok && len(h.list) >= h.most {
 		for ref := range h.list { // any one
 			delete(h.list, ref)
 			break

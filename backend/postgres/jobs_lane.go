@@ -93,7 +93,7 @@ func (l *lane[C]) begin() (f flight[C], ok bool) {
 	n := 0
 	for n < len(l.pending) {
 		i, b := l.size(l.pending[n])
-		if n > 0 && (f.items+i > maxItems || f.bytes+b > maxBytes) {
+		if n > 0 && (f.items+i > l.s.opts.sizes.items || f.bytes+b > l.s.opts.sizes.bytes) {
 			break
 		}
 		n, f.items, f.bytes = n+1, f.items+i, f.bytes+b
@@ -126,7 +126,7 @@ func (l *lane[C]) stalled() (d time.Duration) {
 // besides reports whether a flight does not wait for those under way. The caller holds mu.
 func (l *lane[C]) besides(f *flight[C]) bool {
 	items := l.items + f.items
-	if items > maxItems || l.bytes+f.bytes > maxBytes {
+	if items > l.s.opts.sizes.items || l.bytes+f.bytes > l.s.opts.sizes.bytes {
 		return false
 	}
 	few := max(l.crowd, items) <= fewItems

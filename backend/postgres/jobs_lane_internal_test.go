@@ -18,7 +18,7 @@ type testLane struct {
 
 func newTestLane(transactions int) *testLane {
 	l := &testLane{under: make(chan chan []int, 100)}
-	l.s, l.idle = &Store{opts: Options{Clock: clock.System{}}}, (&Jobs{}).rowsOf(transactions)
+	l.s, l.idle = &Store{opts: Options{Clock: clock.System{}, sizes: sizes{}.settle()}}, (&Jobs{}).rowsOf(transactions)
 	l.size = func(n int) (items, bytes int) { return n, n << 10 }
 	l.run = func(_ context.Context, calls []int, _ *counterRows) {
 		over := make(chan []int)

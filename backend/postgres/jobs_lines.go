@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,8 +142,7 @@ func startCounting(b *pgx.Batch, endpoint string) {
 }
 
 const (
-	// maxNews is how many news a claim reads at once, and newsReads how often: a claim after that of many
-	// jobs with a key of their own leaves the others to the next ones.
+	// maxNews is how many news a claim reads at once, and newsReads how often in a transaction.
 	maxNews   = 1024
 	newsReads = 4
 	// lineDepth is how many jobs are read of a line at first, and moreOfLine of one that has no more of those.
@@ -265,6 +265,26 @@ func (c *lineScan) jobs(l *orderLine, depth int) {
 	}
 }
 
+// renew adds what later news say of a line. Both have read the jobs from a place on, as they were then, and
+// the later one may begin before or after the other.
+func (c *lineScan) renew(l *orderLine, depth int) {
+	first := *c.head
+	switch {
+	case l.head == 0 || 0 < first && first <= l.head:
+		c.jobs(l, depth)
+	case first == 0 || l.more && l.after() <= first:
+		// What is read of it next is as new as the news.
+	default:
+		head, old := l.head, l.jobs
+		c.jobs(l, depth)
+		n := slices.IndexFunc(old, func(j *readyJob) bool { return int64(j.seq) >= first })
+		if n < 0 {
+			n = len(old)
+		}
+		l.head, l.jobs = head, slices.Concat(old[:n], l.jobs)
+	}
+}
+
 // addUse takes what is stored about a key, once.
 func (c *lineScan) addUse(u *orderUse) {
 	if u != nil && c.keyPlace.Valid && !u.place.Valid {
@@ -332,14 +352,14 @@ func (o *order) read(b *pgx.Batch, from int64, n int, mixed bool, now queue.Inst
 		})
 	}
 	o.readNews(b, from)
-	o.readOwners(b, min(n+1, firstRead))
+	o.readOwners(b, min(n+1, o.sizes.firstRead))
 	if o.rules.Total > 0 {
 		b.Queue(sqlRunningOf, []byte(o.endpoint)).QueryRow(func(row pgx.Row) error { return row.Scan(&o.running) })
 	}
 }
 
 func (o *order) readNews(b *pgx.Batch, from int64) {
-	b.Queue(sqlNews, []byte(o.endpoint), o.depth, from, maxNews).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlNews, []byte(o.endpoint), o.depth, from, o.sizes.news).Query(func(rows pgx.Rows) error {
 		var runs, n, total int
 		var owner ownerScan
 		var c lineScan
@@ -356,11 +376,11 @@ func (o *order) readNews(b *pgx.Batch, from int64) {
 				return nil
 			}
 			if l, added := c.add(w, o.depth); !added {
-				c.jobs(l, o.depth) // those that were read before are older than the news
+				c.renew(l, o.depth)
 			}
 			return nil
 		})
-		o.newsLeft = total >= maxNews
+		o.newsLeft = total >= o.sizes.news
 		return err
 	})
 }
@@ -450,7 +470,7 @@ func (v *orderLevel) close(lines int) {
 
 // readLine adds the query for more jobs of a line.
 func (o *order) readLine(b *pgx.Batch, l *orderLine) {
-	n := max(moreOfLine, o.depth)
+	n := max(o.sizes.moreOfLine, o.depth)
 	b.Queue(sqlMoreOfLine, []byte(o.endpoint), []byte(l.owner.name), l.prio, []byte(l.key), l.after()-1, n).Query(func(rows pgx.Rows) error {
 		var seq, queued, expires int64
 		var lost []byte
@@ -536,7 +556,7 @@ func (o *order) queue(b *pgx.Batch, drop bool) {
 		for p := range w.levels {
 			for _, l := range w.levels[p].lines {
 				switch {
-				case !l.settle(&o.rules):
+				case !o.settleLine(l):
 				case l.place.Valid:
 					put.line(l.place, l, l.stored, l.served, l.waiting, 0)
 				default:
@@ -558,7 +578,7 @@ func (o *order) queue(b *pgx.Batch, drop bool) {
 		if !w.place.Valid {
 			rows = &addOwners
 		}
-		if w.settle(o.isFull(w)) {
+		if o.settleOwner(w) {
 			rows.addOwner(w)
 		}
 	}
@@ -601,22 +621,22 @@ func placesText(list []int64) string {
 // What follows decides what a row is to be like after a claim, and reports whether it is written. A row may
 // lag behind. What says where reading begins is taken from the rows as they are then.
 
-func lags(stored, now int64) bool { return now < stored || now > stored+rowLag }
+func (o *order) lags(stored, now int64) bool { return now < stored || now > stored+o.sizes.rowLag }
 
-func (l *orderLine) settle(r *queue.Rules) bool {
-	head, waiting := l.rest(r)
+func (o *order) settleLine(l *orderLine) bool {
+	head, waiting := l.rest(&o.rules)
 	if !l.place.Valid && head == 0 && l.last == 0 {
 		l.waiting = false
 		return false
 	}
-	if l.place.Valid && waiting == l.waiting && l.last == l.served && (head == 0) == (l.stored == 0) && !lags(l.stored, head) {
+	if l.place.Valid && waiting == l.waiting && l.last == l.served && (head == 0) == (l.stored == 0) && !o.lags(l.stored, head) {
 		return false
 	}
 	l.stored, l.served, l.waiting = head, l.last, waiting
 	return true
 }
 
-func (v *orderLevel) settle() (changed bool) {
+func (o *order) settleLevel(v *orderLevel) (changed bool) {
 	turn, head := int64(none), int64(none)
 	if v.turnsTo < none && v.headsTo < none {
 		turn, head = v.turnsTo+1, v.headsTo+1
@@ -626,28 +646,28 @@ func (v *orderLevel) settle() (changed bool) {
 			turn, head = min(turn, max(l.served, l.stored)), min(head, l.stored)
 		}
 	}
-	if (head == none) == (v.head == none) && (head == none || !lags(v.turn, turn) && !lags(v.head, head)) {
+	if (head == none) == (v.head == none) && (head == none || !o.lags(v.turn, turn) && !o.lags(v.head, head)) {
 		return false
 	}
 	v.turn, v.head = turn, head
 	return true
 }
 
-func (w *orderOwner) settle(full bool) bool {
+func (o *order) settleOwner(w *orderOwner) bool {
 	changed, first := false, int64(none)
 	for p := range w.levels {
 		v := &w.levels[p]
-		changed = v.settle() || changed
+		changed = o.settleLevel(v) || changed
 		first = min(first, v.head)
 	}
-	waiting, turn := first < none && !full, w.last
+	waiting, turn := first < none && !o.isFull(w), w.last
 	if first < none {
 		turn = max(turn, first)
 	}
 	if !w.place.Valid && first == none && w.last == 0 && w.runs == 0 {
 		return false
 	}
-	if w.place.Valid && !changed && waiting == w.waiting && w.last == w.served && w.runs == w.stored && !lags(w.turn, turn) {
+	if w.place.Valid && !changed && waiting == w.waiting && w.last == w.served && w.runs == w.stored && !o.lags(w.turn, turn) {
 		return false
 	}
 	w.served, w.turn, w.waiting, w.stored = w.last, turn, waiting, w.runs
@@ -665,7 +685,7 @@ func (o *order) settle() bool {
 			first = min(first, w.turn)
 		}
 	}
-	if first == none || !lags(o.floor, first) {
+	if first == none || !o.lags(o.floor, first) {
 		first = o.floor
 	}
 	changed := first != o.floor || o.mixed != o.was.mixed

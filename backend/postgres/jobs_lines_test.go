@@ -3,9 +3,11 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,6 +15,90 @@ import (
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/serverless/queue"
 )
+
+// withoutLines takes back the migration that made lines.
+const withoutLines = `DROP TABLE podyard.job_lines, podyard.job_owners, podyard.job_news; DROP FUNCTION podyard.tell_added, podyard.tell_began, podyard.tell_ended CASCADE;
+	ALTER TABLE podyard.job_endpoints DROP COLUMN floor, DROP COLUMN counted, DROP COLUMN per_key, DROP COLUMN per_user;
+	ALTER TABLE podyard.job_running DROP COLUMN counted;
+	CREATE INDEX job_ready_late ON podyard.job_ready ((ep || ''::bytea), owner, prio, key, seq) WHERE late;
+	DELETE FROM podyard.migrations WHERE version >= 10;`
+
+// An upgrade knows the jobs that an older server has left, also those of many owners, keys and priorities.
+func TestAnUpgradeKeepsAHundredThousandMixedJobs(t *testing.T) {
+	if !longest() {
+		t.Skip("slow: it runs with PODYARD_LONG")
+	}
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	const jobs = 100_000
+	list := make([]queue.Job, jobs)
+	for i := range list {
+		list[i] = newJob(fmt.Sprint(i))
+		list[i].Owner, list[i].Key, list[i].Priority = fmt.Sprint("owner ", i%100), fmt.Sprint("key ", i%1000), uint8(i/1000%10)
+	}
+	submit(t, s.Jobs(), list...)
+	running := claim(t, s.Jobs(), instant, "w", 100, nil)
+	s.Close()
+	execute(t, url, withoutLines)
+	began := time.Now()
+	q := openURL(t, url).Jobs()
+	first := claim(t, q, instant, "v", 1, nil)
+	t.Logf("the first job is claimed %v after the start", time.Since(began))
+	if len(first) != 1 || first[0].Priority != 9 {
+		t.Errorf("the first claim has %+v, want one job with priority 9", first)
+	}
+	finish(t, q, running...)
+	got := len(running) + len(first)
+	for {
+		list := claim(t, q, instant, "v", 2000, nil)
+		if got += len(list); len(list) == 0 {
+			break
+		}
+	}
+	if got != jobs {
+		t.Errorf("%d jobs were claimed before and after the upgrade, want %d", got, jobs)
+	}
+}
+
+// A change of the schema wants tables that a caller's transaction uses. Others do not wait behind it.
+func TestAnUpgradeBesideAnOpenTransactionHoldsUpNobody(t *testing.T) {
+	url := postgresql.Database(t)
+	q := openURL(t, url).Jobs()
+	execute(t, url, withoutLines)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE podyard.job_ready IN ROW EXCLUSIVE MODE`) // as who has added a job
+	must(t, err)
+	waits := make(chan string, 1)
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) {
+		select {
+		case waits <- string(b):
+		default:
+		}
+	}), nil))
+	opened := make(chan error, 1)
+	go func() {
+		s, err := postgres.Open(t.Context(), url, &postgres.Options{Key: testKey, Logger: logger})
+		if err == nil {
+			s.Close()
+		}
+		opened <- err
+	}()
+	if text := <-waits; !strings.Contains(text, "waits for transactions of others") {
+		t.Errorf("the log has %q, want that the change waits", text)
+	}
+	submit(t, q, newJob("a"))
+	must(t, tx.Commit(t.Context()))
+	must(t, <-opened)
+	wantNext(t, q, "a")
+}
+
+type writerFunc func(b []byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
 
 // pass submits jobs to the endpoint e and ends them.
 func pass(t *testing.T, q *postgres.Jobs, prefix string) {
@@ -46,6 +132,42 @@ func lose(t *testing.T, q queue.JobQueue, id string) {
 	op := queue.Op{Ref: newJob(id).Ref, Kind: queue.OpWorkerLost, Worker: "w"}
 	if err := q.Apply(t.Context(), instant, []queue.Op{op}, res); err != nil || res[0].Err != nil {
 		t.Fatal(err, res[0].Err)
+	}
+}
+
+// Claims read the news of a line in pieces, and each piece is newer than the one before.
+func TestALineKeepsTheJobsOfItsFirstNews(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		t.Run(fmt.Sprint("several lines ", several), func(t *testing.T) {
+			url := postgresql.Database(t)
+			q := openURL(t, url).Jobs()
+			const jobs = 1500 // more than one piece of news has
+			for i := range jobs {
+				j := newJob(fmt.Sprint(i))
+				if several {
+					j.Key = fmt.Sprint(i % 2)
+				}
+				submit(t, q, j)
+			}
+			var got []string
+			for len(got) < jobs {
+				list := claim(t, q, instant, "w", 500, nil)
+				if len(list) == 0 {
+					break
+				}
+				for _, j := range list {
+					got = append(got, string(j.ID))
+				}
+			}
+			if len(got) != jobs {
+				t.Fatalf("%d jobs were claimed, the first one is %q, want %d", len(got), got[:min(1, len(got))], jobs)
+			}
+			for i, id := range got {
+				if id != fmt.Sprint(i) {
+					t.Fatalf("job %q was claimed at place %d", id, i)
+				}
+			}
+		})
 	}
 }
 

@@ -44,14 +44,6 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	return err
 }
 
-// begin begins the transaction if nothing did: what follows is not sent with send.
-func (t *jobTx) begin(ctx context.Context) error {
-	if t.open {
-		return nil
-	}
-	return t.send(ctx, &pgx.Batch{})
-}
-
 // send makes the statements of a batch in one round trip, after those that begin the transaction if
 // nothing did.
 func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
@@ -227,6 +219,7 @@ type mover struct {
 	unlocked []*jobRow
 	rounds   []*writes // several moves of one job are in successive rounds
 	depth    map[*jobRow]int
+	copied   int // the last round with dead letters or webhooks
 	moves    []roundMove
 	arm      map[*jobRow]queue.Instant // the job is looked at anew; by the instant of its last move
 	counts   counts
@@ -319,8 +312,13 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	m.counts.of(r.job.Endpoint).move(&before, &res.State, res.Effect)
 	m.holds.move(r.job.Owner, &before, &res.State, res.Effect)
 	m.durable = m.durable || res.Effect&queue.Delete != 0 || op.Kind.Durable() && res.Effect != 0
-	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, m.depth[r]})
-	m.depth[r]++
+	round := m.depth[r]
+	if res.Effect&(queue.PutDead|queue.PutOutbox) != 0 { // they have an order
+		round = max(round, m.copied)
+		m.copied = round
+	}
+	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, round})
+	m.depth[r] = round + 1
 	r.job.State = res.State
 	if res.Effect&queue.Delete != 0 {
 		delete(m.rows, r.job.Ref)
@@ -339,7 +337,7 @@ func (m *mover) armsAnew(r *jobRow, before *queue.State, res *queue.Result) bool
 func (m *mover) nextSeq(ctx context.Context) (uint64, error) {
 	if len(m.seqs) == 0 {
 		b := &pgx.Batch{}
-		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), maxItems)).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(sqlNextSeqs, min(max(len(m.rows), 1), m.counted.q.sizes.items)).Query(func(rows pgx.Rows) (err error) {
 			m.seqs, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
 		})
@@ -372,7 +370,6 @@ func (m *mover) commit(ctx context.Context, b *pgx.Batch, last merged, read func
 func (m *mover) write(b *pgx.Batch) (list merged) {
 	armed := m.armed()
 	slot := m.counted.use(m.epoch, maps.Keys(m.counts), maps.Keys(m.holds))
-	m.sortMoves()
 	for i := range m.moves {
 		for len(m.rounds) <= m.moves[i].round {
 			w := &writes{epoch: m.epoch, slot: slot}
@@ -382,6 +379,12 @@ func (m *mover) write(b *pgx.Batch) (list merged) {
 			m.rounds = append(m.rounds, w)
 		}
 		m.rounds[m.moves[i].round].add(&m.moves[i].move)
+	}
+	m.sortMoves()
+	for i := range m.moves {
+		if v := &m.moves[i]; v.effect&queue.Delete == 0 {
+			m.rounds[v.round].put(v.row, &v.after)
+		}
 	}
 	for i, w := range m.rounds {
 		w.first(b)

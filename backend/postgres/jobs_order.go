@@ -15,6 +15,7 @@ import (
 // must be read first.
 type order struct {
 	endpoint string
+	sizes    *sizes
 	rules    queue.Rules
 	locked   bool     // it has a row
 	first    lineName // of its first job
@@ -121,8 +122,8 @@ type readyJob struct {
 	claimed         bool
 }
 
-func newOrder(endpoint string) *order {
-	return &order{endpoint: endpoint, step: firstRead, names: map[string]*orderOwner{}, rows: map[uint64]*jobRow{}}
+func newOrder(endpoint string, z *sizes) *order {
+	return &order{endpoint: endpoint, sizes: z, step: z.firstRead, names: map[string]*orderOwner{}, rows: map[uint64]*jobRow{}}
 }
 
 // ownerOf returns an owner, which is added without levels if it is not there.
@@ -132,7 +133,7 @@ func (o *order) ownerOf(name string) (w *orderOwner, added bool) {
 	}
 	w = &orderOwner{name: name, keys: map[string]*orderUse{}}
 	for p := range w.levels {
-		w.levels[p] = orderLevel{owner: w, prio: p, turn: none, head: none, turnsTo: none, headsTo: none, step: firstRead}
+		w.levels[p] = orderLevel{owner: w, prio: p, turn: none, head: none, turnsTo: none, headsTo: none, step: o.sizes.firstRead}
 	}
 	o.names[name] = w
 	o.owners = append(o.owners, w)

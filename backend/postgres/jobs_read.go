@@ -246,7 +246,7 @@ func (q *Jobs) listSteps(ctx context.Context, now queue.Instant, lq queue.ListQu
 		if before < 1<<63-1 {
 			before++
 		}
-		for step := listStep; ; step = min(4*step, maxListStep) {
+		for step := q.sizes.list; ; step = min(4*step, q.sizes.listMost) {
 			rows, err := q.jobs(ctx, sql, append([]any{[]byte(lq.Endpoint), before, owner, status, step, int64(now)}, rest...)...)
 			if err != nil {
 				yield(queue.Job{}, err)

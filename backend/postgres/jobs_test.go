@@ -23,7 +23,7 @@ import (
 var quickRules = []string{
 	"AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
 	"DelayedJobsAreReadyInTheOrderOfTheirTimes", "TheLogOfAttempts", "ADrainIsFencedByLease", "ADeliveryOutlivesARetry",
-	"TakenKeyCreatesNothing", "OneEnd",
+	"TakenKeyCreatesNothing", "OneEnd", "DeadLettersOfACallHaveItsOrder",
 }
 
 // longest reports whether tests of minutes run, which .ci/long postgres has.
@@ -45,6 +45,11 @@ func TestJobs(t *testing.T) {
 func TestJobsOfTwoServersInTurn(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newTwoServers(t) })
+}
+
+func TestNoSizeChangesAnAnswer(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	runJobCases(t, longest(), func(t *testing.T) queue.JobQueue { return newTinyServers(t) })
 }
 
 // newCopying opens a queue that copies also the jobs of small calls.
@@ -147,6 +152,7 @@ func TestJobsAnswerAsTheModelDoes(t *testing.T) {
 		"one server":              func(t *testing.T) queue.JobQueue { return openURL(t, postgresql.Database(t)).Jobs() },
 		"one server, jobs copied": func(t *testing.T) queue.JobQueue { return newCopying(t) },
 		"two servers":             func(t *testing.T) queue.JobQueue { return newTwoServers(t) },
+		"two servers, tiny sizes": func(t *testing.T) queue.JobQueue { return newTinyServers(t) },
 	} {
 		seeds, steps := uint64(1), 60
 		if longest() {
@@ -184,8 +190,26 @@ type twoServers struct {
 
 func newTwoServers(t *testing.T) *twoServers {
 	t.Helper()
-	url := postgresql.Database(t)
-	q := &twoServers{url: url, stores: [2]*postgres.Store{openURL(t, url), openURL(t, url)}}
+	return newTwoServersWith(t, func(o *postgres.Options) *postgres.Options { return o })
+}
+
+// newTinyServers are two servers that read, write and keep one to three of everything at once.
+func newTinyServers(t *testing.T) *twoServers {
+	t.Helper()
+	return newTwoServersWith(t, postgres.Tiny)
+}
+
+func newTwoServersWith(t *testing.T, options func(*postgres.Options) *postgres.Options) *twoServers {
+	t.Helper()
+	q := &twoServers{url: postgresql.Database(t)}
+	for i := range q.stores {
+		s, err := postgres.Open(t.Context(), q.url, options(&postgres.Options{MaxConns: 8, Key: testKey}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		q.stores[i] = s
+	}
 	for _, s := range q.stores {
 		s.Jobs().Eager()
 	}

@@ -134,7 +134,7 @@ func (q *Jobs) wakeAtCommit(ctx context.Context, tx execer, jobs []queue.Job) er
 	if len(evs) == 0 {
 		return nil
 	}
-	for _, payload := range encodeEvents(evs) {
+	for _, payload := range encodeEvents(evs, q.sizes) {
 		if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, jobChannel, inCommit+" "+payload); err != nil {
 			return err
 		}

@@ -214,6 +214,35 @@ func TestTheCommitOfACallerWakesItsOwnServerAndOthers(t *testing.T) {
 	})
 }
 
+// A caller's transaction may stay open for any time. Who repeats its Idempotency-Key waits for it, and nobody
+// else does.
+func TestAKeyOfAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
+	url := postgresql.Database(t)
+	q := openURL(t, url).Jobs()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	key := idempotency.Record{Request: idempotency.Request{Key: idempotency.Digest{1}}, ID: "open", At: time.UnixMilli(int64(instant))}
+	open, again := newJob("open"), newJob("again")
+	open.Creation, again.Creation = &key, &key
+	must(t, q.EnqueueTx(t.Context(), tx, open))
+	errs := make(chan []error, 1)
+	go func() { errs <- q.EnqueueTogether(t.Context(), []queue.Job{again}, []queue.Job{newJob("beside")}) }()
+	eventually(t, func() error {
+		_, err := q.Get(t.Context(), instant, newJob("beside").Ref)
+		return err
+	})
+	for i := range 20 { // more than the lane makes at the same time
+		submit(t, q, newJob(fmt.Sprint(i)))
+	}
+	must(t, tx.Commit(t.Context()))
+	if got := <-errs; !errors.Is(got[0], idempotency.ErrTaken) || got[1] != nil {
+		t.Errorf("the call with the same key = %v, and the one beside it = %v, want ErrTaken and nil", got[0], got[1])
+	}
+}
+
 // A driver that knows nothing of this database gets texts and bytes.
 func TestArraysAreTexts(t *testing.T) {
 	for want, arg := range map[string]any{

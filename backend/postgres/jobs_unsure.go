@@ -45,7 +45,7 @@ func digest(payload []byte) []byte {
 // is reports whether an op is a repetition.
 func (u *unsureMove) is(op *queue.Op) bool {
 	a := &u.op
-	return a.Kind == op.Kind && a.Status == op.Status && a.Worker == op.Worker && a.Token == op.Token && a.From == op.From && a.N == op.N &&
+	return a.Kind == op.Kind && a.Status == op.Status && a.Worker == op.Worker && a.Token == op.Token && a.From == op.From && a.N == op.N && a.Untouched == op.Untouched &&
 		a.Error == op.Error && bytes.Equal(a.Payload, digest(op.Payload))
 }
 

@@ -37,13 +37,13 @@ func (q *Jobs) publish(ctx context.Context, evs []queue.Event) {
 		return
 	}
 	q.hub.Notify(evs)
-	for _, payload := range encodeEvents(evs) {
+	for _, payload := range encodeEvents(evs, q.sizes) {
 		q.s.notify(ctx, jobChannel, payload)
 	}
 }
 
 // encodeEvents returns payloads with the events. Jobs of an endpoint that are ready are one event.
-func encodeEvents(evs []queue.Event) (payloads []string) {
+func encodeEvents(evs []queue.Event, z *sizes) (payloads []string) {
 	var b []byte
 	ready := map[string]bool{}
 	for _, e := range evs {
@@ -54,7 +54,7 @@ func encodeEvents(evs []queue.Event) (payloads []string) {
 			ready[e.Endpoint] = true
 			e.ID = ""
 		}
-		if len(b) > 0 && len(b)+len(e.Endpoint)+len(e.ID)+len(e.Worker)+8 > eventBytes {
+		if len(b) > 0 && len(b)+len(e.Endpoint)+len(e.ID)+len(e.Worker)+8 > z.eventBytes {
 			payloads = append(payloads, base64.StdEncoding.EncodeToString(b))
 			b = nil
 		}
@@ -62,7 +62,7 @@ func encodeEvents(evs []queue.Event) (payloads []string) {
 		for _, text := range [...]string{e.Endpoint, string(e.ID), string(e.Worker)} {
 			b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 		}
-		if len(payloads) == maxEventPayloads || len(b) > maxPayload/2+eventBytes/2 {
+		if len(payloads) == z.events || base64.StdEncoding.EncodedLen(len(b)) > maxPayload {
 			return []string{base64.StdEncoding.EncodeToString([]byte{byte(queue.EventGap), 0, 0, 0})}
 		}
 	}

@@ -142,7 +142,7 @@ func (w *writes) grow(n int) {
 	growAll(n, &u.place)
 }
 
-// add records a move.
+// add records a move, but for the row of the job itself: see put.
 func (w *writes) add(m *move) {
 	w.place(m)
 	if m.effect&queue.Delete != 0 {
@@ -150,7 +150,6 @@ func (w *writes) add(m *move) {
 		w.gone.num = append(w.gone.num, m.row.num)
 		return
 	}
-	w.put(m.row, &m.after)
 	w.payloads(m)
 	if m.effect&queue.PutOutbox != 0 {
 		w.outbox.add(m.row, &m.after, m.now)

@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
 	var err error
-	for range 500 {
+	for range 6000 { // a guard of two minutes
 		if err = f(); err == nil {
 			return
 		}

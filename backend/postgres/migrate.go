@@ -7,9 +7,12 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/podyard/podyard/internal/clock"
 )
 
 // The files of migrations are named by their version: 0001_name.sql, 0002_name.sql. A
@@ -51,16 +54,28 @@ func migrations() ([]migration, error) {
 	return list, nil
 }
 
+// lockWait is how long a migration waits for a table that somebody uses. Whoever wants the table after the
+// migration waits behind it, so it gives up, lets the others go on, and tries again.
+const (
+	lockWait  = "500"
+	lockPause = time.Second
+)
+
 // migrate brings the schema up to date, one migration in each transaction.
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
+func (s *Store) migrate(ctx context.Context) error {
 	list, err := migrations()
 	if err != nil {
 		return err
 	}
-	version, err := schemaVersion(ctx, pool)
+	version, err := schemaVersion(ctx, s.pool)
 	for err == nil && version < len(list) {
-		if version, err = migrateOne(ctx, pool, list); code(err) == codeIdle {
-			version, err = schemaVersion(ctx, pool)
+		version, err = migrateOne(ctx, s.pool, list)
+		if code(err) == codeLock {
+			s.opts.Logger.Warn("a change of the schema waits for transactions of others", "err", err)
+			clock.Sleep(ctx, s.opts.Clock, s.opts.Clock.Now().Add(lockPause), s.closing)
+		}
+		if code(err) == codeIdle || code(err) == codeLock && ctx.Err() == nil {
+			version, err = schemaVersion(ctx, s.pool)
 		}
 	}
 	if err == nil && version > len(list) {
@@ -73,7 +88,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 // version that the schema then has.
 func migrateOne(ctx context.Context, pool *pgxpool.Pool, list []migration) (version int, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`); err != nil { // a large table takes its time, and others wait for it
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = `+lockWait); err != nil { // a large table takes its time, and others wait for it
 			return err
 		}
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {

@@ -52,6 +52,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	times times // shorter in tests
+	sizes sizes // smaller in tests
 }
 
 // Defaults of Options and of the URL.
@@ -80,7 +81,7 @@ func (o *Options) settle() (Options, error) {
 	if c.Clock == nil {
 		c.Clock = clock.System{}
 	}
-	c.times = c.times.settle()
+	c.times, c.sizes = c.times.settle(), c.sizes.settle()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -172,7 +173,7 @@ func (s *Store) settings(more string) string {
 
 // begin brings the schema up to date and looks at the database.
 func (s *Store) begin(ctx context.Context) error {
-	if err := migrate(ctx, s.pool); err != nil {
+	if err := s.migrate(ctx); err != nil {
 		return err
 	}
 	return s.look(ctx)

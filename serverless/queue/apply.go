@@ -74,13 +74,16 @@ type Op struct {
 	Token Token
 	// Adopt gives the job back to Worker if Worker lost its lease and nobody has claimed the
 	// job since, so that finished work is not thrown away.
-	Adopt   bool
-	Begins  bool // of OpRenew: the run begins only now, because the worker had no room for it before
-	Until   Instant
-	Payload []byte // owned by the queue from the call on
-	Error   string
-	From, N uint32
-	Bytes   int64
+	Adopt  bool
+	Begins bool // of OpRenew: the run begins only now, because the worker had no room for it before
+	// Untouched is of OpRelease: no worker has begun with the job, because it never got it or had no
+	// room for it. The job keeps its place, however often that happens.
+	Untouched bool
+	Until     Instant
+	Payload   []byte // owned by the queue from the call on
+	Error     string
+	From, N   uint32
+	Bytes     int64
 }
 
 // An Effect is a set of things that the backend must do in the same commit as the new State,
@@ -245,7 +248,7 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	case OpProgress:
 		return Put | s.putOutput(op), nil
 	case OpRelease:
-		return s.release(), nil
+		return s.release(op), nil
 	case OpNoResult:
 		return s.lose(now, op), nil
 	case OpFinish:
@@ -280,14 +283,17 @@ func (s *State) dropInput() Effect {
 // release returns the job to the queue. The delivery is not counted, because the worker is not at
 // fault: usually its server ends. From the MaxReleases-th time on the job goes to the end of its
 // turn. Otherwise a job that takes longer than its server runs between two restarts would keep all
-// jobs behind it from ever running.
-func (s *State) release() Effect {
+// jobs behind it from ever running. A job that is untouched keeps nobody from running, and is not
+// counted.
+func (s *State) release(op *Op) Effect {
 	s.Deliveries--
-	s.Releases = min(s.Releases+1, MostReleases)
 	s.keepLoser()
 	s.Returned = true
 	e := s.requeue()
-	if s.Releases >= MaxReleases {
+	if op.Untouched {
+		return e
+	}
+	if s.Releases = min(s.Releases+1, MostReleases); s.Releases >= MaxReleases {
 		e |= NewSeq
 	}
 	return e

@@ -236,6 +236,7 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"who released goes on after its run would be over", stateReturned(), overtime, newOp(queue.OpRenew, adopt), answer{sQueued, stays, errLease}},
 		{"the loser goes on after its run would be over", unbarred, overtime, newOp(queue.OpChunk, adopt), answer{sQueued, stays, errLease}},
 		{"the loser of chunks reports late", streamed, during, newOp(queue.OpFinish, adopt), answer{sQueued, stays, errLease}},
+		{"the tenth release, untouched", tenth, during, newOp(queue.OpRelease, func(o *queue.Op) { o.Untouched = true }), answer{sQueued, requeue, nil}},
 		{"the tenth restart", ninth, during, newOp(queue.OpRecover), answer{sFailed, ends, nil}},
 		{"start of a delayed job", delayed, during, newOp(queue.OpStart), answer{sQueued, queue.Put | queue.NewSeq | queue.EvReady, nil}},
 		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
@@ -462,7 +463,11 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 	retried := o.Kind == queue.OpRetry && err == nil && eff&queue.Delete == 0
 	again, ready := eff&queue.PutAttempt != 0, before.Delayed && (o.Kind == queue.OpTick || o.Kind == queue.OpStart) && err == nil
 	failed := (s.Status == queue.Failed || s.Status == queue.TimedOut) && s.Status != before.Status
-	late := o.Kind == queue.OpRelease && s.Releases >= queue.MaxReleases
+	counted := before.Releases
+	if !o.Untouched {
+		counted = min(counted+1, queue.MostReleases)
+	}
+	late := o.Kind == queue.OpRelease && !o.Untouched && s.Releases >= queue.MaxReleases
 	lost := (before.Status == queue.InProgress || before.Lost != "" && o.Adopt) && s.Status == queue.InQueue && eff&queue.PutLease != 0
 	removed := o.Kind == queue.OpDelete && err == nil && before.Status.Terminal()
 	switch {
@@ -482,10 +487,10 @@ func brokenRule(now queue.Instant, before, s *queue.State, o *queue.Op, eff queu
 		return "a retry queues another run at the end, with the same ttl"
 	case eff&queue.NewSeq != 0 && !retried && !again && !ready && !late:
 		return "only a retry, another attempt, the end of a delay and the tenth release have a new place in the queue"
-	case lost && !retried && !again && s.Deliveries == 0 && s.Releases == 0 && s.Restarts == 0:
+	case lost && !retried && !again && s.Deliveries == 0 && s.Releases == 0 && s.Restarts == 0 && !o.Untouched:
 		return "a lease that ends is counted"
-	case lost && o.Kind == queue.OpRelease && s.Releases != min(before.Releases+1, queue.MostReleases):
-		return "a release is counted as one"
+	case lost && o.Kind == queue.OpRelease && s.Releases != counted:
+		return "a release is counted as one, unless the job is untouched"
 	case lost && (o.Kind == queue.OpTick || o.Kind == queue.OpWorkerLost || o.Kind == queue.OpNoResult) && !again && s.Deliveries < max(before.Deliveries, 1):
 		return "a loss is a delivery"
 	case before.Lost != "" && before.Status == queue.InQueue && s.Status == queue.InProgress && o.Kind != queue.OpClaim && !o.Begins && (s.Started != before.LostStarted || now >= s.RunUntil):

@@ -293,6 +293,20 @@ func deadCases() []QueueCase {
 				k.wantEqual("Input, Output, Error, Extra", []string{string(want.Input), `{"x":1}`, "no", `{"s3Config":{}}`},
 					[]string{string(got.Input), string(got.Output), got.Error, string(got.Extra)})
 			}),
+		rule("DeadLettersOfACallHaveItsOrder",
+			"moves of one call leave their dead letters in its order, also if a job has several moves",
+			func(k *fixture) {
+				a, b, c := k.run(deadLetter(day)), k.run(deadLetter(day)), k.run(deadLetter(day))
+				k.mustApply(workerOp(b, queue.OpProgress), failOp(b, "no"), failOp(c, "no"), failOp(a, "no"))
+				d, e := k.run(deadLetter(day)), k.run(deadLetter(day))
+				k.mustApply(failOp(e, "no"), failOp(d, "no"))
+				var got []queue.JobID
+				for l, err := range k.q.DeadLetters(k.Context(), k.now, echo, "") {
+					k.wantEqual("error", error(nil), err)
+					got = append(got, l.Job.ID)
+				}
+				k.wantEqual("the newest first", []queue.JobID{d.ID, e.ID, a.ID, c.ID, b.ID}, got)
+			}),
 		rule("ADeadLetterGoesWhenItsTimeIsOver",
 			"a dead letter is not found from its time on, swept or not, and Expire says when that is",
 			func(k *fixture) {

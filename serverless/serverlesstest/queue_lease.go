@@ -301,6 +301,20 @@ func leaseCases() []QueueCase {
 				}
 				k.wantEqual("the order", []queue.JobID{other.ID, long.ID}, ids(k.claim(k.slot("w", 2))))
 			}),
+		rule("AnUntouchedJobKeepsItsPlace",
+			"a job that is released untouched stays in front of the others, however often that happens, and is not counted",
+			func(k *fixture) {
+				large, other := k.add(), k.add()
+				for range 2 * queue.MaxReleases {
+					got := k.take("w")
+					k.wantEqual("the job that is claimed", large.ID, got.ID)
+					k.wantEqual("Deliveries, Releases", []uint8{1, 0}, []uint8{got.Deliveries, got.Releases})
+					op := workerOp(got, queue.OpRelease)
+					op.Untouched = true
+					k.mustApply(op)
+				}
+				k.wantEqual("the order", []queue.JobID{large.ID, other.ID}, ids(k.claim(k.slot("w", 2))))
+			}),
 		rule("AServersStopIsNotCharged",
 			"OpRecover queues a running job again without counting a delivery, and leaves others alone",
 			func(k *fixture) {

@@ -193,6 +193,7 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 	case op.Worker == "":
 		op.Worker = j.Lost
 	}
+	op.Untouched = op.Kind == queue.OpRelease && op.Adopt
 	op.Until = w.now + 1 + w.drawSpan()
 	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
 		op.Status, op.Error, op.NoRetry = queue.Failed, "no", w.Draw(6) == 0
