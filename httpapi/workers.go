@@ -142,8 +142,16 @@ func (x *router) admitUser(c *call, key, endpoint string) (e *serverless.Endpoin
 	return nil, serverless.ErrNoEndpoint
 }
 
-// checkWorkerName refuses the name of a new worker when its endpoint has too many.
+// maxWorkerID is how many bytes the id of a worker has. The server keeps it, and shows it in lists.
+const maxWorkerID = 200
+
+var errWorkerID = problem.Newf(problem.Invalid, "the id of a worker has at most %d bytes", maxWorkerID)
+
+// checkWorkerName refuses the name of a new worker when it is too long, or its endpoint has too many.
 func (x *router) checkWorkerName(e *serverless.Endpoint, id serverless.WorkerID) error {
+	if len(id) > maxWorkerID {
+		return errWorkerID
+	}
 	limit := x.inFlight.Of(e.Owner)
 	if limit == nil || x.Jobs.KnowsWorker(e.ID, id) {
 		return nil
