@@ -54,7 +54,7 @@ func (a *Answer) Room(ctx context.Context, n int64) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
-	if a.hold.Grow(ctx, n) == nil {
+	if n = a.hold.Most(n+a.hold.Size()) - a.hold.Size(); n <= 0 || a.hold.Grow(ctx, n) == nil {
 		return nil
 	}
 	a.err = a.inFlight.Full(budget.ResponseBytes, &a.hold, n)

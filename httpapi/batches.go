@@ -21,9 +21,9 @@ import (
 
 func batchOperations() []operation {
 	return group(APIJobs, AreaBatches,
-		op("listBatches", "GET /v2/{endpoint}/batch", ScopeEndpointRead, listBatches, byOwners, rate(ratelimit.Batches)),
+		op("listBatches", "GET /v2/{endpoint}/batch", ScopeEndpointRead, listBatches, byOwners, rate(ratelimit.Batches), record),
 		op("createBatch", "POST /v2/{endpoint}/batch", ScopeEndpointRun, createBatch, rate(ratelimit.Batches), ofOperators, keyed),
-		op("getBatch", "GET /v2/{endpoint}/batch/{batch}", ScopeEndpointRead, getBatch, rate(ratelimit.Batches)),
+		op("getBatch", "GET /v2/{endpoint}/batch/{batch}", ScopeEndpointRead, getBatch, rate(ratelimit.Batches), record),
 		op("updateBatch", "PUT /v2/{endpoint}/batch/{batch}", ScopeEndpointRun, updateBatch, rate(ratelimit.Batches), ofOperators),
 		op("addToBatch", "POST /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRun, addToBatch, rate(ratelimit.Batches), ofOperators),
 		op("listBatchRequests", "GET /v2/{endpoint}/batch/{batch}/requests", ScopeEndpointRead, listBatchRequests, rate(ratelimit.Batches), heavy),

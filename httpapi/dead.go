@@ -11,9 +11,9 @@ import (
 
 func deadOperations() []operation {
 	return group(APIJobs, AreaJobs,
-		op("listAttempts", "GET /v2/{endpoint}/attempts/{job}", ScopeEndpointRead, listAttempts, rate(ratelimit.Status), added),
-		op("listDeadLetters", "GET /v2/{endpoint}/dead", ScopeEndpointRead, listDeadLetters, byOwners, rate(ratelimit.Requests), added),
-		op("getDeadLetter", "GET /v2/{endpoint}/dead/{job}", ScopeEndpointRead, getDeadLetter, ofDeadLetter, rate(ratelimit.Status), added),
+		op("listAttempts", "GET /v2/{endpoint}/attempts/{job}", ScopeEndpointRead, listAttempts, rate(ratelimit.Status), added, record),
+		op("listDeadLetters", "GET /v2/{endpoint}/dead", ScopeEndpointRead, listDeadLetters, byOwners, rate(ratelimit.Requests), added, heavy),
+		op("getDeadLetter", "GET /v2/{endpoint}/dead/{job}", ScopeEndpointRead, getDeadLetter, ofDeadLetter, rate(ratelimit.Status), added, record),
 		op("redriveDeadLetter", "POST /v2/{endpoint}/dead/{job}/redrive", ScopeEndpointRun, redriveDeadLetter, ofDeadLetter, rate(ratelimit.Run), added, ofOperators),
 		op("deleteDeadLetter", "DELETE /v2/{endpoint}/dead/{job}", ScopeEndpointRun, deleteDeadLetter, ofDeadLetter, rate(ratelimit.Cancel), added, ofOperators),
 	)

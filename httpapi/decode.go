@@ -354,6 +354,28 @@ func (o *object) strings(name string) []string {
 	return ss
 }
 
+// Limits of a list of which a user chooses, such as data centers. No budget counts what it has.
+const (
+	maxChoices = 100
+	maxChoice  = 200 // bytes
+)
+
+// choices is strings for such a list.
+func (o *object) choices(name string) []string {
+	ss := o.strings(name)
+	if len(ss) > maxChoices {
+		o.faults.Add(problem.Invalid, o.pointer(name), "must have at most %d items", maxChoices)
+		return nil
+	}
+	for i, s := range ss {
+		if len(s) > maxChoice {
+			o.faults.Add(problem.Invalid, o.pointer(name)+"/"+strconv.Itoa(i), "must have at most %d bytes", maxChoice)
+			ss[i] = ""
+		}
+	}
+	return ss
+}
+
 // objects reads an array of objects; nil when it is absent. An element of another type becomes
 // nil, so that the others keep their places.
 func (o *object) objects(name string) []*object {

@@ -73,7 +73,7 @@ func (c *call) hold() {
 	if c.id.Exempt || f.Of(user) == nil {
 		return
 	}
-	c.in, c.open, c.turn = f.Requests.Hold(user), f.Open[c.op.stays].Hold(user), f.Lists.Hold(user)
+	c.in, c.open, c.turn = f.Requests.Hold(user), f.Open[c.op.stays].Hold(user), c.op.turns(f).Hold(user)
 	c.out = answer{ResponseWriter: c.w, hold: f.Responses.Hold(user), rolling: c.op.stays == budget.Streams || c.op.stays == budget.ProxiedRequests}
 	c.limited = true
 	if w, ok := c.w.(*statusWriter); ok {
@@ -81,6 +81,17 @@ func (c *call) hold() {
 		return
 	}
 	c.w = &c.out
+}
+
+// turns are where an operation takes its turn; nil: it needs none.
+func (o *operation) turns(f *budget.InFlight) *budget.Pool {
+	switch {
+	case o.heavy:
+		return f.Lists
+	case o.record:
+		return f.Records
+	}
+	return nil
 }
 
 // release gives back what the request holds.
@@ -105,9 +116,23 @@ func (c *call) roomFor(n int64) error {
 	return c.inFlight.Full(budget.RequestBytes, &c.in, n)
 }
 
-// roomForAnswer waits until an answer of n bytes may be written. Nothing of it should be in
-// memory meanwhile.
+// tryRoom reports whether an answer of n bytes in all may be written now, and takes the room for it. One
+// that is larger than all room needs that only.
+func (c *call) tryRoom(n int64) bool {
+	if !c.limited || n <= largeAnswer {
+		return true
+	}
+	n = c.out.hold.Most(n) - c.out.hold.Size()
+	return n <= 0 || c.out.hold.Try(n)
+}
+
+// roomForAnswer waits until an answer of n bytes in all may be written, as tryRoom says. Nothing of it
+// should be in memory meanwhile.
 func (c *call) roomForAnswer(n int64) error {
+	if c.tryRoom(n) {
+		return nil
+	}
+	n = c.out.hold.Most(n) - c.out.hold.Size()
 	ctx, cancel := context.WithTimeout(c.r.Context(), roomWait)
 	defer cancel()
 	if c.out.hold.Grow(ctx, n) == nil {
@@ -116,7 +141,7 @@ func (c *call) roomForAnswer(n int64) error {
 	return c.inFlight.Full(budget.ResponseBytes, &c.out.hold, n)
 }
 
-// waitTurn counts a request that may stay open, and makes one with a heavy answer wait for its
+// waitTurn counts a request that may stay open, and makes one whose answer may be large wait for its
 // turn.
 func (c *call) waitTurn() error {
 	if !c.limited {
@@ -125,7 +150,7 @@ func (c *call) waitTurn() error {
 	if !c.open.Try(1) {
 		return c.inFlight.Full(c.op.stays, &c.open, 1)
 	}
-	if !c.op.heavy || c.hasTurn() || c.turn.Try(1) {
+	if c.hasTurn() || c.turn.Try(1) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), roomWait)

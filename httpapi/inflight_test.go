@@ -263,3 +263,96 @@ func TestALargeOutputIsNotReadBeforeThereIsRoomForIt(t *testing.T) {
 		}
 	})
 }
+
+// roomy has a job with a large output and chunks, and another one for workers that is queued.
+func roomy(t *testing.T, room int64, f func(w *testAPI, full *budget.Hold, asks map[string]func() answer)) {
+	t.Helper()
+	const workKey = "key-of-a-worker-of-alice"
+	set := func(o *httpapi.Options) {
+		limitedTo(budget.Limits{ResponseBytes: room}, budget.Totals{})(o)
+		known, err := httpapi.NewKeys([]httpapi.Key{{Secret: workKey, User: "alice", Scopes: []string{"*", "operator"}}}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Auth = httpapi.AnyOf(o.Auth, known)
+	}
+	bubbleWith(t, set, func(w *testAPI) {
+		large := strings.Repeat("x", 200_000)
+		as := "Authorization: Bearer " + aliceKey
+		done := w.want(200, "POST", "/v2/echo/runsync", `{"input":{"do":"echo","pad":"`+large+`"}}`, as).field("id")
+		streams := w.want(200, "POST", "/v2/idle/run", `{"input":{}}`, as).field("id")
+		w.want(200, "GET", "/v2/idle/job-take/w1", "", "Authorization: Bearer "+operatorFree)
+		w.want(200, "POST", "/v2/idle/job-stream/w1/"+streams, `{"output":"`+large+`"}`, "Authorization: Bearer "+operatorFree)
+		w.want(200, "POST", "/v2/idle/run", `{"input":{"pad":"`+large+`"}}`, as)
+		get := func(path, key string) func() answer {
+			return func() answer { return w.call("GET", path, "", "Authorization: Bearer "+key) }
+		}
+		full := w.options.InFlight.Responses.Hold("alice")
+		f(w, &full, map[string]func() answer{
+			"a status":          get("/v2/echo/status/"+done, aliceKey),
+			"a part":            get("/v2/idle/stream/"+streams, aliceKey),
+			"a job of a worker": get("/v2/idle/job-take/w1", workKey),
+			"an OpenAI answer": func() answer {
+				return w.call("POST", "/v2/echo/openai/v1/x", `{"do":"echo","pad":"`+large+`"}`, as)
+			},
+		})
+	})
+}
+
+func TestWhatIsLargerThanAllRoomForAnswersComesAllTheSame(t *testing.T) {
+	roomy(t, 100_000, func(w *testAPI, _ *budget.Hold, asks map[string]func() answer) {
+		for name, ask := range asks {
+			if a := ask(); a.status != 200 || len(a.body) < 200_000 {
+				w.t.Errorf("%s of 200,000 bytes with room for 100,000 = %d with %d bytes %.200s", name, a.status, len(a.body), a.body)
+			}
+		}
+		w.wantHeld(w.options.InFlight.Responses, "alice", 0)
+	})
+}
+
+func TestEveryLargeAnswerWaitsForRoom(t *testing.T) {
+	roomy(t, 1<<20, func(w *testAPI, full *budget.Hold, asks map[string]func() answer) {
+		full.Force(1 << 20)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		came := map[string]bool{}
+		for name, ask := range asks {
+			all.Go(func() {
+				a := ask()
+				mu.Lock()
+				defer mu.Unlock()
+				if came[name] = true; a.status != 200 || len(a.body) < 200_000 {
+					w.t.Errorf("%s = %d with %d bytes %.200s", name, a.status, len(a.body), a.body)
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		if len(came) > 0 {
+			w.t.Errorf("without room came %v", came)
+		}
+		mu.Unlock()
+		full.Release()
+		all.Wait()
+		w.wantHeld(w.options.InFlight.Responses, "alice", 0)
+	})
+}
+
+// Who does not read has some answers with records, each of which may have a megabyte, and no more.
+func TestAnswersWithRecordsTakeTurns(t *testing.T) {
+	bubbleWith(t, limitedTo(budget.Limits{ResponseBytes: 1 << 20}, budget.Totals{}), func(w *testAPI) {
+		turns := w.options.InFlight.Records.Hold("alice")
+		for turns.Try(1) {
+		}
+		as := "Authorization: Bearer " + aliceKey
+		for _, path := range []string{"/v2/pods/none", "/v2/templates/none", "/v2/echo/schedules/none", "/v2/echo/dead/none", "/v2/echo/attempts/none", "/v2/echo/batch/none"} {
+			if a := w.call("GET", path, "", as); a.status != 429 || !strings.Contains(a.body, "responseBytes") {
+				w.t.Errorf("%s without a turn = %d %s", path, a.status, a.body)
+			}
+		}
+		w.want(200, "POST", "/v2/echo/run", `{"input":{}}`, as) // has no record
+		turns.Release()
+		w.want(404, "GET", "/v2/pods/none", "", as)
+	})
+}

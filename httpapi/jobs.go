@@ -213,7 +213,7 @@ func (c *call) fitted(j serverless.Job, err error) (serverless.Job, error) {
 		return j, err
 	}
 	j.Input = nil
-	if n -= c.out.hold.Size(); n <= 0 || c.out.hold.Try(n) {
+	if c.tryRoom(n) {
 		return j, nil
 	}
 	ref := j.Ref

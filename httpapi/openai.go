@@ -131,7 +131,7 @@ func (a *openaiAnswer) relay(ref serverless.Ref) error {
 	ctx := a.r.Context()
 	for {
 		var end serverless.Status
-		err := a.Jobs.Stream(ctx, a.id.User, ref, serverless.StreamQuery{}, func(p serverless.StreamPart) error {
+		err := a.streamRoomy(ctx, a.id.User, ref, serverless.StreamQuery{}, func() int64 { return int64(a.size) }, func(p serverless.StreamPart) error {
 			end = p.Status
 			for _, it := range p.Items {
 				if err := a.item(it); err != nil {
@@ -139,6 +139,7 @@ func (a *openaiAnswer) relay(ref serverless.Ref) error {
 				}
 			}
 			if a.begun {
+				defer a.out.hold.Release() // it is written
 				return http.NewResponseController(a.w).Flush()
 			}
 			return nil
@@ -198,7 +199,7 @@ func (a *openaiAnswer) begin() {
 
 // end answers with the result of the job.
 func (a *openaiAnswer) end(ref serverless.Ref) error {
-	j, err := a.Jobs.Get(a.r.Context(), a.id.User, ref)
+	j, err := a.fitted(a.Jobs.Get(a.r.Context(), a.id.User, ref))
 	if err != nil {
 		return err
 	}

@@ -138,6 +138,7 @@ type operation struct {
 	largest int64         // bytes of a body; 0: as usual
 	pages   pageForm      // how the body of a list speaks of pages
 	heavy   bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
+	record  bool          // an answer has one record of a user: not too many at once
 }
 
 // A pageForm says how the body of a list speaks of pages. The public API has the member pagination; the
@@ -237,6 +238,7 @@ func byOwner(o *operation)      { o.Owners = OwnersOne }
 func byOwners(o *operation)     { o.Owners = OwnersAll }
 func askedAgain(o *operation)   { o.asked = true }
 func heavy(o *operation)        { o.heavy = true }
+func record(o *operation)       { o.record = true }
 
 // bodyUpTo sets how many bytes a body may have.
 func bodyUpTo(n int64) func(*operation) {
@@ -255,6 +257,9 @@ func rate(r ratelimit.Operation) func(*operation) {
 func group(a API, about Area, rows ...operation) []operation {
 	for i := range rows {
 		rows[i].API, rows[i].Area = a, about
+		if a == APIControl && rows[i].stays == 0 && rows[i].Limit == "" && !rows[i].heavy {
+			record(&rows[i])
+		}
 		if a.conventions().counted && rows[i].Limit == "" {
 			rows[i].Limit = LimitWindows
 			if !slices.Contains(rows[i].Methods, "GET") {

@@ -34,7 +34,7 @@ var (
 	errNoPodPort   = problem.New(problem.NotFound, "there is no pod with this HTTP port")
 	errPodNotUp    = problem.New(problem.BadGateway, "the pod does not run")
 	errPodSilent   = problem.New(problem.BadGateway, "nothing answers on this port of the pod")
-	errPodHead     = problem.New(problem.BadGateway, "the pod's answer has too many headers")
+	errPodHead     = problem.New(problem.BadGateway, "the pod's answer has too many headers, or too many answers before it")
 	errPodTimeout  = problem.New(problem.WorkerTimeout, "the pod did not answer in 100 seconds")
 	errPodNeedsKey = problem.New(problem.Unauthorized, "this port takes a key that may change its pod, in the header "+PodKeyHeader)
 )
@@ -174,18 +174,27 @@ func (x *podPorts) pass(c *call, address string) (failed error) {
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { failed = podFailure(r.Context(), err) },
 	}
-	proxy.ServeHTTP(&podAnswer{c.w}, c.r)
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(nil)
+	proxy.ServeHTTP(&podAnswer{ResponseWriter: c.w, end: cancel}, c.r.WithContext(ctx))
 	return failed
 }
 
-// A podAnswer is the writer of a pod's answer. It drops what comes before the answer (status 1xx), of which
-// a pod could send any number.
-type podAnswer struct{ http.ResponseWriter }
+// A podAnswer is the writer of a pod's answer. It drops what comes before the answer (status 1xx), and
+// ends the request of a pod that sends too many of these.
+type podAnswer struct {
+	http.ResponseWriter
+
+	end   context.CancelCauseFunc
+	early int // answers of status 1xx
+}
 
 // WriteHeader implements http.ResponseWriter.
 func (w *podAnswer) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.ResponseWriter.WriteHeader(status)
+	} else if w.early++; w.early > maxEarly {
+		w.end(errPodHead)
 	}
 }
 
@@ -234,7 +243,7 @@ func podFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &tooLarge):
 		return problem.Newf(problem.TooLarge, "the body must have at most %d bytes", int64(maxVisit))
-	case errors.Is(err, errPodHead):
+	case errors.Is(err, errPodHead), errors.Is(context.Cause(ctx), errPodHead):
 		return errPodHead
 	case ctx.Err() != nil:
 		return errStopped // the client has gone

@@ -248,7 +248,7 @@ func (o *object) createPod(r *pods.CreateRequest) {
 	r.Registry = o.registry()
 	r.Mounts = o.mounts()
 	r.Cloud = pods.Cloud(o.oneOf("cloud", string(pods.Secure), string(pods.Community)))
-	r.DataCenterIDs = o.strings("dataCenterIds")
+	r.DataCenterIDs = o.choices("dataCenterIds")
 	if f := o.boolean("globalNetworking"); f != nil {
 		r.GlobalNetworking = *f
 	}
@@ -265,7 +265,7 @@ func (o *object) podGPU() *pods.GPURequest {
 	sub.require("id")
 	return &pods.GPURequest{
 		ID: sub.text("id"), Count: sub.integer("count"),
-		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
+		AllowedCUDAVersions: sub.choices("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
 		MinRAM: sub.integer("minRamPerGpu"), MinVCPU: sub.integer("minVcpuCountPerGpu"),
 	}
 }

@@ -328,6 +328,9 @@ func (c *call) checkType() error {
 // fail answers an error. It logs internal errors, whose text the client does not get.
 func (x *router) fail(c *call, err error) {
 	left := c.left(err)
+	if left { // if it is the server that ends, a proxy repeats the request elsewhere
+		err = errStopped
+	}
 	if problem.KindOf(err) == problem.Internal && !left {
 		x.log.Error("request failed", "method", c.r.Method, "path", c.r.URL.Path, "err", err)
 	}

@@ -15,10 +15,10 @@ import (
 
 func scheduleOperations() []operation {
 	return group(APIJobs, AreaSchedules,
-		op("listSchedules", "GET /v2/{endpoint}/schedules", ScopeEndpointRead, listSchedules, byOwners, rate(ratelimit.Schedules), added),
-		op("createSchedule", "POST /v2/{endpoint}/schedules", ScopeEndpointRun, createSchedule, rate(ratelimit.Schedules), ofOperators, added, keyed),
-		op("getSchedule", "GET /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRead, getSchedule, rate(ratelimit.Schedules), added),
-		op("updateSchedule", "PATCH /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, updateSchedule, rate(ratelimit.Schedules), ofOperators, added),
+		op("listSchedules", "GET /v2/{endpoint}/schedules", ScopeEndpointRead, listSchedules, byOwners, rate(ratelimit.Schedules), added, heavy),
+		op("createSchedule", "POST /v2/{endpoint}/schedules", ScopeEndpointRun, createSchedule, rate(ratelimit.Schedules), ofOperators, added, keyed, record),
+		op("getSchedule", "GET /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRead, getSchedule, rate(ratelimit.Schedules), added, record),
+		op("updateSchedule", "PATCH /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, updateSchedule, rate(ratelimit.Schedules), ofOperators, added, record),
 		op("deleteSchedule", "DELETE /v2/{endpoint}/schedules/{schedule}", ScopeEndpointRun, deleteSchedule, rate(ratelimit.Schedules), ofOperators, added),
 		op("runSchedule", "POST /v2/{endpoint}/schedules/{schedule}/run", ScopeEndpointRun, runSchedule, rate(ratelimit.Run), ofOperators, added),
 	)

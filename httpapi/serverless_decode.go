@@ -105,8 +105,8 @@ func (o *object) endpointSettings(s *endpoints.Settings) {
 		w.unknown()
 	}
 	s.Scaling = o.scaling()
-	s.DataCenterIDs = o.strings("dataCenterIds")
-	s.NetworkVolumes = o.strings("networkVolumes")
+	s.DataCenterIDs = o.choices("dataCenterIds")
+	s.NetworkVolumes = o.choices("networkVolumes")
 	s.Timeout = o.span("timeout", time.Millisecond)
 	if f := o.str("flashboot"); f != nil {
 		s.FlashBoot = (*endpoints.FlashBoot)(f)
@@ -119,8 +119,8 @@ func (o *object) endpointGPU() *endpoints.GPUSettings {
 		return nil
 	}
 	g := &endpoints.GPUSettings{
-		Pools: sub.strings("pools"), ExcludedTypes: sub.strings("excludedTypes"), Count: sub.integer("count"),
-		AllowedCUDAVersions: sub.strings("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
+		Pools: sub.choices("pools"), ExcludedTypes: sub.choices("excludedTypes"), Count: sub.integer("count"),
+		AllowedCUDAVersions: sub.choices("allowedCudaVersions"), MinCUDAVersion: sub.str("minCudaVersion"),
 	}
 	sub.unknown()
 	return g

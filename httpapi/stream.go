@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -83,7 +84,7 @@ func streamJob(c *call) error {
 	defer cancel()
 	written := false
 	q := serverless.StreamQuery{Wait: wait, MaxBytes: serverless.MaxChunk - aroundItems, Overhead: aroundItem, Linger: c.linger()}
-	err = c.Jobs.Stream(ctx, c.owner, c.ref(), q, func(p serverless.StreamPart) error {
+	err = c.streamRoomy(ctx, c.owner, c.ref(), q, keepsNothing, func(p serverless.StreamPart) error {
 		written = true
 		return c.streamPart(p, array)
 	})
@@ -92,6 +93,36 @@ func streamJob(c *call) error {
 	}
 	return err
 }
+
+// keepsNothing is for streamRoomy: nothing of the parts before is kept.
+func keepsNothing() int64 { return 0 }
+
+// streamRoomy is serverless.Service.Stream for an answer that keeps so many bytes of the parts before. A
+// large part waits for its room in the queue, and not in memory.
+func (c *call) streamRoomy(ctx context.Context, owner string, ref serverless.Ref, q serverless.StreamQuery, kept func() int64, write func(serverless.StreamPart) error) error {
+	for {
+		var needs int64
+		err := c.Jobs.Stream(ctx, owner, ref, q, func(p serverless.StreamPart) error {
+			n := kept()
+			for _, it := range p.Items {
+				n += int64(len(it))
+			}
+			if !c.tryRoom(n) {
+				needs = n
+				return errRoomless
+			}
+			return write(p)
+		})
+		if needs == 0 {
+			return err
+		}
+		if err := c.roomForAnswer(needs); err != nil {
+			return err
+		}
+	}
+}
+
+var errRoomless = errors.New("httpapi: there is no room for a part")
 
 // streamPart writes one answer. Its items count as delivered only after they have left this
 // process.

@@ -166,6 +166,6 @@ func (o *object) templateSettings(r *templates.Settings) {
 		r.Category = (*templates.Category)(s)
 	}
 	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
-	r.AllowedCUDAVersions = o.strings("allowedCudaVersions")
+	r.AllowedCUDAVersions = o.choices("allowedCudaVersions")
 	o.unknown()
 }

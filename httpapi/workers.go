@@ -142,8 +142,16 @@ func (x *router) admitUser(c *call, key, endpoint string) (e *serverless.Endpoin
 	return nil, serverless.ErrNoEndpoint
 }
 
-// checkWorkerName refuses the name of a new worker when its endpoint has too many.
+// maxWorkerID is how many bytes the id of a worker has. The server keeps it, and shows it in lists.
+const maxWorkerID = 200
+
+var errWorkerID = problem.Newf(problem.Invalid, "the id of a worker has at most %d bytes", maxWorkerID)
+
+// checkWorkerName refuses the name of a new worker when it is too long, or its endpoint has too many.
 func (x *router) checkWorkerName(e *serverless.Endpoint, id serverless.WorkerID) error {
+	if len(id) > maxWorkerID {
+		return errWorkerID
+	}
 	limit := x.inFlight.Of(e.Owner)
 	if limit == nil || x.Jobs.KnowsWorker(e.ID, id) {
 		return nil
@@ -154,7 +162,7 @@ func (x *router) checkWorkerName(e *serverless.Endpoint, id serverless.WorkerID)
 func (c *call) worker() serverless.WorkerID { return serverless.WorkerID(c.r.PathValue("worker")) }
 
 func takeJob(c *call) error {
-	jobs, err := c.takeUpTo(1)
+	jobs, err := c.takeRoomy(1)
 	if err != nil || len(jobs) == 0 {
 		return c.noContent(err)
 	}
@@ -163,7 +171,7 @@ func takeJob(c *call) error {
 }
 
 func takeJobs(c *call) error {
-	jobs, err := c.takeUpTo(c.batchSize())
+	jobs, err := c.takeRoomy(c.batchSize())
 	if err != nil || len(jobs) == 0 {
 		return c.noContent(err)
 	}
@@ -196,6 +204,28 @@ func (c *call) batchSize() int {
 // miscounts begins the User-Agent of the only SDK that says job_in_progress=0 while it runs a job: it
 // counts the jobs that wait in the worker.
 const miscounts = "RunPod-Python-SDK/1.7.1 "
+
+// takeRoomy is takeUpTo for jobs whose inputs find room. They go back into the queue while the worker
+// waits for it. A worker that waits in vain gets none: it would repeat the request at once after an error.
+func (c *call) takeRoomy(n int) ([]serverless.Job, error) {
+	for {
+		jobs, err := c.takeUpTo(n)
+		var size int64
+		for i := range jobs {
+			size += int64(len(jobs[i].Input))
+		}
+		if err != nil || c.tryRoom(size) {
+			return jobs, err
+		}
+		for i := range jobs {
+			c.takeBack(&jobs[i])
+		}
+		clear(jobs)
+		if c.roomForAnswer(size) != nil {
+			return nil, nil
+		}
+	}
+}
 
 // takeUpTo waits at most takeWait for jobs, by the service's clock and by the system's. A worker says
 // with job_in_progress=0 that it has no job.

@@ -144,3 +144,24 @@ func TestDeadLettersGoWithTheirUserAndTheirEndpoint(t *testing.T) {
 		}
 	})
 }
+
+// A client that gives up after a time and repeats must not put off the end of the jobs for ever.
+func TestErasingAgainDoesNotPutOffTheEndOfWhatIsErased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		fail(t, s, submitEcho(t, s))
+		ref := submitEcho(t, s)
+		for range 4 {
+			if n, err := s.EraseJobs(t.Context(), "alice", "echo"); err != nil || n > 2 {
+				t.Fatal(n, err)
+			}
+			time.Sleep(400 * time.Millisecond)
+		}
+		if n, err := s.EraseJobs(t.Context(), "alice", "echo"); err != nil || n != 0 {
+			t.Errorf("%d jobs are left after 1.6 s of erasing, %v", n, err)
+		}
+		if _, err := s.Get(t.Context(), "alice", ref); !errors.Is(err, serverless.ErrNotFound) {
+			t.Errorf("a job that is erased = %v, want that it is gone", err)
+		}
+	})
+}

@@ -22,6 +22,7 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 		return 0, err
 	}
 	var cancel, expire []queue.Op
+	count := 0
 	until := s.now().Add(eraseDelay)
 	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: endpoint, Owner: owner}) {
 		if err != nil {
@@ -30,7 +31,9 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 		if !j.Status.Terminal() {
 			cancel = append(cancel, queue.Op{Ref: j.Ref, Kind: queue.OpCancel})
 		}
-		expire = append(expire, queue.Op{Ref: j.Ref, Kind: queue.OpSetTTL, Until: until})
+		if count++; j.Expires > until { // what an earlier call has due sooner stays so: clients that repeat must not put it off
+			expire = append(expire, queue.Op{Ref: j.Ref, Kind: queue.OpSetTTL, Until: until})
+		}
 	}
 	for _, ops := range [][]queue.Op{cancel, expire} {
 		if err := s.applySteps(ctx, ops); err != nil {
@@ -41,7 +44,7 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 	if err := s.dropAllDead(ctx, owner, endpoint); err != nil {
 		return 0, err
 	}
-	return len(expire), nil
+	return count, nil
 }
 
 // EndpointsOf returns the endpoints on which owner may have jobs or dead letters, sorted: those that

@@ -24,12 +24,14 @@ const partial = ".partial"
 // The copy is a store, which Open opens with the same Key. Both stores may be in use at the
 // same time; they never issue the same token. Restore does not change the copy.
 func (s *Store) Backup(_ context.Context, dir string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.copying.Lock()
+	defer s.copying.Unlock()
 	e, err := s.engine()
 	if err != nil {
 		return err
 	}
+	e.copying.Lock()
+	defer e.copying.Unlock()
 	fs := s.opts.fs
 	dir = clean(fs, dir)
 	if _, err := fs.Stat(dir); err == nil {
@@ -45,6 +47,9 @@ func (s *Store) Backup(_ context.Context, dir string) error {
 		return err
 	}
 	if err := e.db.Checkpoint(dir+partial, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("disk: back up to %q: %w", dir, errors.Join(err, fs.RemoveAll(dir+partial)))
+	}
+	if err := e.err(); err != nil { // then something of the copy may be missing
 		return fmt.Errorf("disk: back up to %q: %w", dir, errors.Join(err, fs.RemoveAll(dir+partial)))
 	}
 	if err := markCopied(fs, dir+partial); err != nil {

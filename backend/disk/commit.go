@@ -385,5 +385,7 @@ func (e *engine) stop() error {
 // abandon closes a failed database to free its memory.
 func (e *engine) abandon() {
 	defer func() { _ = recover() }() // the database may be in any state
+	e.copying.Lock()                 // a backup still reads it
+	defer e.copying.Unlock()
 	_ = e.db.Close()
 }

@@ -27,6 +27,8 @@ import (
 // An engine is one opened database with all of its data that is kept in memory. The first
 // failed write ends the engine. A new engine then starts from what is on disk.
 type engine struct {
+	copying sync.Mutex // held by a backup, which must not lose the database
+
 	s     *Store
 	db    *pebble.DB
 	opts  *pebble.Options

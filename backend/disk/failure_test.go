@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -383,4 +384,40 @@ func writeFile(t testing.TB, fs vfs.FS, name string, b []byte) {
 	must(t, err)
 	_, err = f.Write(bytes.Clone(b)) // a file system may modify the buffer
 	must(t, errors.Join(err, f.Sync(), f.Close()))
+}
+
+// A backup may go to a disk that does not answer any more.
+func TestAStoreRecoversWhateverABackupWaitsFor(t *testing.T) {
+	broken, waits, goOn := atomic.Bool{}, make(chan bool), make(chan bool)
+	var once sync.Once
+	s := openForTest(t, "store", inMemory(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		write := op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync
+		switch {
+		case write && strings.HasPrefix(op.Path, "backup"):
+			once.Do(func() { close(waits); <-goOn })
+		case write && broken.Load():
+			return syscall.EIO
+		}
+		return nil
+	}))))
+	ctx := t.Context()
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("before")}))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Backup(ctx, "backup") }()
+	<-waits
+	broken.Store(true)
+	if err := s.Jobs().Enqueue(ctx, []queue.Job{newJob("lost")}); err == nil {
+		t.Error("a write that fails succeeds")
+	}
+	broken.Store(false)
+	must(t, s.Recover(ctx))
+	must(t, s.Jobs().Enqueue(ctx, []queue.Job{newJob("after")}))
+	close(goOn)
+	if err := <-ended; err == nil {
+		t.Error("a backup of a store that failed meanwhile has succeeded")
+	}
+	if _, err := s.opts.fs.Stat("backup"); err == nil {
+		t.Error("there is a copy that is not whole")
+	}
+	must(t, s.Backup(ctx, "backup"))
 }

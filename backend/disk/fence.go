@@ -81,14 +81,16 @@ type waitError struct{ cause error }
 func (w *waitError) Error() string { return w.cause.Error() }
 
 func (f *fence) try(what, name string, fn func() error) (done bool, err error) {
+	if !within(f.FS, f.dir, name) { // who waits there, as a backup to another disk, must not hold close
+		return true, fn()
+	}
 	f.changing.RLock()
 	defer f.changing.RUnlock()
 	if f.closed.Load() {
 		return false, nil
 	}
-	err = fn()
-	if err == nil || !within(f.FS, f.dir, name) {
-		return true, err
+	if err = fn(); err == nil {
+		return true, nil
 	}
 	if what != whatSync && noRoom(err) && f.room != nil {
 		for errno.NoRoom(err) && f.room.reserve.give() { // it has no descriptors

@@ -41,8 +41,9 @@ type Store struct {
 
 	current atomic.Pointer[engine] // the database in use
 	failed  chan struct{}          // has one element when Run has to check the store
-	mu      sync.Mutex             // one opening, closing or backup at a time
+	mu      sync.Mutex             // one opening or closing at a time
 	closed  bool
+	copying sync.Mutex // held by a backup, and for the end
 	space   space
 	running atomic.Int64               // calls of Run
 	limits  atomic.Pointer[budget.Set] // nil: none
@@ -127,7 +128,9 @@ func (s *Store) acquire() (err error) {
 // durable. After Close, the store and everything obtained from it return ErrClosed. A second
 // Close returns nil.
 func (s *Store) Close() error {
-	s.current.Load().fs.patient.Store(false) // a backup has the mutex, and may wait for room on the disk
+	s.current.Load().fs.patient.Store(false) // a backup may wait for room on the disk
+	s.copying.Lock()
+	defer s.copying.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -37,16 +37,16 @@ var abusesOfConnections = []abuse{
 		n.streams(ctx, 250, 250, 0)
 	}},
 	{door: "HTTP/2 before a key", name: "streams that are reset at once", server: withCertificate, do: func(ctx context.Context, n *tenant) {
-		everywhere(ctx, 8, func(int) {
-			c := n.dialHTTP2(ctx)
-			if c == nil {
-				return
-			}
-			defer c.Close()
-			for id := uint32(1); ctx.Err() == nil && id < 4000; id += 2 {
-				if _, err := c.Write(append(getStream(id, 0), frame(3, 0, id, []byte{0, 0, 0, 8})...)); err != nil {
-					return
-				}
+		n.resets(ctx, 0)
+	}},
+	{door: "HTTP/2 before a key", name: "streams with bodies that are reset at once", server: withCertificate, do: func(ctx context.Context, n *tenant) {
+		n.resets(ctx, 1)
+	}},
+	{door: "HTTP/2 before a key", name: "connections that end with their streams", server: withCertificate, do: func(ctx context.Context, n *tenant) {
+		everywhere(ctx, 16, func(int) {
+			if c := n.dialHTTP2(ctx); c != nil {
+				_, _ = c.Write(append(getStream(1, 0), getStream(3, 0)...))
+				_ = c.Close()
 			}
 		})
 	}},
@@ -96,6 +96,24 @@ var abusesOfConnections = []abuse{
 	{door: "API", name: "connections that ask once and come again", do: func(ctx context.Context, n *tenant) {
 		everywhere(ctx, 16, func(int) { closeConn(n.dial(ctx, n.head("GET", "/v2/echo/health"))) })
 	}},
+}
+
+// resets begins streams and resets them at once. The flag END_STREAM is off if body is 1.
+func (n *tenant) resets(ctx context.Context, body byte) {
+	everywhere(ctx, 8, func(int) {
+		c := n.dialHTTP2(ctx)
+		if c == nil {
+			return
+		}
+		defer c.Close()
+		for id := uint32(1); ctx.Err() == nil && id < 4000; id += 2 {
+			b := append(getStream(id, 0), frame(3, 0, id, []byte{0, 0, 0, 8})...)
+			b[4] &^= body
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	})
 }
 
 // manyFields are short header fields with different names, of about 8 bytes each.

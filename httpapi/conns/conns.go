@@ -7,7 +7,12 @@
 //
 // server.Options.Connections does all but the first two lines. The handlers of httpapi call
 // Accept for every key that they accept. With TLS the listener inside tls.NewListener is the
-// one to limit. The server should have a ReadHeaderTimeout.
+// one to limit. The server should have a ReadHeaderTimeout. Its IdleTimeout should be negative,
+// because a Limiter ends idle connections itself (Options.KeepAlive): net/http starts that timer again
+// when a connection of HTTP/2 ends, which stays in memory until then. It should have a ReadTimeout and a
+// WriteTimeout, however long: only then a stream of HTTP/2 has timers, which net/http stops at its
+// end. For a handler behind a Limiter a deadline of zero, of one stream, means none as always, and keeps
+// the timer.
 //
 // A new connection has no key yet, so it counts for its address. Its first request with a valid
 // key makes it one of the owner of that key. When there is no room, a connection makes way: one
@@ -40,10 +45,16 @@ const (
 	DefaultWithoutKey = 256
 	DefaultIdle       = 10 * time.Second
 	DefaultStall      = time.Minute
+	DefaultKeepAlive  = 2 * time.Minute
 )
 
 // noLimit is a time that never passes.
 const noLimit = 100 * 365 * 24 * time.Hour
+
+// Endless returns an instant that does not come. As the deadline of a stream of HTTP/2 it is better than
+// zero: net/http gives up the timer of the stream then, and makes one for the next deadline that nobody
+// stops when the stream has ended meanwhile.
+func Endless() time.Time { return time.Now().Add(noLimit) }
 
 // Options configures a Limiter. A zero field has its default; a negative number is no limit.
 type Options struct {
@@ -60,6 +71,8 @@ type Options struct {
 	Idle time.Duration
 	// Stall is how long a connection with a key may take to read each 64 KB of an answer.
 	Stall time.Duration
+	// KeepAlive is how long a connection with a key may wait for its next request.
+	KeepAlive time.Duration
 	// Trusted are the networks of proxies. Their connections count in Total only. Instead of
 	// them, the requests in flight are limited: of each owner, and without a key of each address
 	// in X-Forwarded-For.
@@ -108,7 +121,8 @@ func New(o *Options) *Limiter {
 	l.o.WithoutKey = cmp.Or(l.o.WithoutKey, DefaultWithoutKey)
 	l.o.Idle = cmp.Or(l.o.Idle, DefaultIdle)
 	l.o.Stall = cmp.Or(l.o.Stall, DefaultStall)
-	for _, d := range []*time.Duration{&l.o.Idle, &l.o.Stall} {
+	l.o.KeepAlive = cmp.Or(l.o.KeepAlive, DefaultKeepAlive)
+	for _, d := range []*time.Duration{&l.o.Idle, &l.o.Stall, &l.o.KeepAlive} {
 		if *d < 0 {
 			*d = noLimit
 		}

@@ -57,7 +57,7 @@ func serve(t *testing.T, o conns.Options) *limited {
 	}
 	s.addr = inner.Addr().String()
 	srv := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: -1,
 		ConnContext: s.limit.ConnContext, ConnState: s.note,
 		Handler: s.limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, ok := owners[r.Header.Get("Authorization")]

@@ -46,8 +46,9 @@ type conn struct {
 	idle     atomic.Bool  // it waits for its next request
 	requests atomic.Int64 // that are answered now, of HTTP/2
 
-	mu      sync.Mutex // guards what follows, and the deadline of Conn for writes
+	mu      sync.Mutex // guards what follows, and the deadlines of Conn
 	writeBy time.Time  // that the server has set
+	readBy  time.Time  // that the server has set
 }
 
 // Close implements net.Conn.
@@ -64,15 +65,42 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline implements net.Conn. An idle connection without a key has less time than the
-// server gives it.
+// SetReadDeadline implements net.Conn. An idle connection may have less time than the server gives it.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.idle.Load() && c.peer.nobodys.Load() {
-		if end := time.Now().Add(c.peer.limiter.o.Idle); t.IsZero() || t.After(end) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readBy = t
+	if c.idle.Load() {
+		if end := time.Now().Add(c.peer.rest()); t.IsZero() || t.After(end) {
 			t = end
 		}
 	}
 	return c.Conn.SetReadDeadline(t)
+}
+
+// rest is how long a connection may wait for its next request.
+func (p *peer) rest() time.Duration {
+	if p.nobodys.Load() {
+		return p.limiter.o.Idle
+	}
+	return p.limiter.o.KeepAlive
+}
+
+// setIdle sets the deadline of a connection that has ended its last request, or takes it off one that has
+// begun the next. After the end of a request of HTTP/1 the server sets a deadline itself, and calls
+// SetReadDeadline. It has done so before the next request begins, too.
+func (c *conn) setIdle(idle, http2 bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle.Store(idle)
+	switch {
+	case idle && http2:
+		_ = c.Conn.SetReadDeadline(time.Now().Add(c.peer.rest())) // it may be closed
+	case http2:
+		_ = c.Conn.SetReadDeadline(time.Time{})
+	case !idle:
+		_ = c.Conn.SetReadDeadline(c.readBy)
+	}
 }
 
 // limitedConn returns the connection of a Listener, also below TLS; nil if there is none.
@@ -103,18 +131,9 @@ func (l *Limiter) ConnState(c net.Conn, s http.ConnState) {
 	if limited == nil || s != http.StateIdle && s != http.StateActive {
 		return
 	}
-	idle := s == http.StateIdle
-	limited.idle.Store(idle)
-	http2 := speaksHTTP2(c)
+	idle, http2 := s == http.StateIdle, speaksHTTP2(c)
 	limited.peer.limiter.setIdle(&limited.peer, idle, http2)
-	if !http2 {
-		return // the server sets a deadline for the next request, with SetReadDeadline
-	}
-	var end time.Time
-	if idle && limited.peer.nobodys.Load() {
-		end = time.Now().Add(limited.peer.limiter.o.Idle)
-	}
-	_ = limited.Conn.SetReadDeadline(end) // it may be closed
+	limited.setIdle(idle, http2)
 }
 
 func speaksHTTP2(c net.Conn) bool {
@@ -152,7 +171,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
 		}
 		if r.ProtoMajor > 1 {
-			s := &streamWriter{ResponseWriter: w, peer: p}
+			s := newStreamWriter(w, r, p)
 			defer s.end()
 			w = s
 		}

@@ -54,8 +54,26 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 type streamWriter struct {
 	http.ResponseWriter
 
-	peer *peer
-	own  atomic.Bool // the handler has set a deadline
+	peer          *peer
+	own           atomic.Bool // the handler has set a deadline
+	reads, writes bool        // the stream has timers for deadlines, which stay
+}
+
+func newStreamWriter(w http.ResponseWriter, r *http.Request, p *peer) *streamWriter {
+	s := &streamWriter{ResponseWriter: w, peer: p}
+	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
+		s.reads, s.writes = srv.ReadTimeout > 0, srv.WriteTimeout > 0
+	}
+	return s
+}
+
+// none returns t, or for the zero Time an instant that does not come if the stream has a timer. A stream
+// without one would get it by that instant, perhaps after its end.
+func none(t time.Time, timer bool) time.Time {
+	if t.IsZero() && timer {
+		return Endless()
+	}
+	return t
 }
 
 // Unwrap is used by http.ResponseController.
@@ -64,7 +82,12 @@ func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // SetWriteDeadline is used by http.ResponseController.
 func (w *streamWriter) SetWriteDeadline(t time.Time) error {
 	w.own.Store(!t.IsZero())
-	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(none(t, w.writes))
+}
+
+// SetReadDeadline is used by http.ResponseController.
+func (w *streamWriter) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(none(t, w.reads))
 }
 
 // arm sets the deadline of what is written now, unless the handler has one.
@@ -74,7 +97,7 @@ func (w *streamWriter) arm() (rest func()) {
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
 	_ = rc.SetWriteDeadline(time.Now().Add(w.peer.stall())) // every writer of HTTP/2 has deadlines
-	return func() { _ = rc.SetWriteDeadline(time.Time{}) }
+	return func() { _ = rc.SetWriteDeadline(none(time.Time{}, w.writes)) }
 }
 
 // Write implements http.ResponseWriter.

@@ -109,3 +109,52 @@ func (r reader) read(c net.Conn) (n int) {
 		time.Sleep(r.pause)
 	}
 }
+
+// The server's own time for idle connections is off. The limiter's must end with the wait.
+func TestAnIdleConnectionEndsAfterItsTimeAndOneThatIsUsedAgainDoesNot(t *testing.T) {
+	const rest, upload = time.Minute, time.Hour
+	for _, row := range []struct {
+		key  string
+		rest time.Duration
+	}{{"good", rest}, {"", 10 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			limit := conns.New(&conns.Options{KeepAlive: rest})
+			l := &pipeListener{make(chan net.Conn)}
+			srv := &http.Server{
+				ReadHeaderTimeout: time.Minute, IdleTimeout: -1, ConnContext: limit.ConnContext, ConnState: limit.ConnState,
+				Handler: limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if who, ok := owners[r.Header.Get("Authorization")]; ok {
+						_ = conns.Accept(r.Context(), who)
+					}
+					_, _ = io.Copy(w, r.Body)
+				})),
+			}
+			ended := make(chan error)
+			go func() { ended <- srv.Serve(limit.Listener(l)) }()
+			client, server := net.Pipe()
+			l.conns <- server
+			answers := bufio.NewReader(client)
+			for range 3 {
+				fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: a\r\nAuthorization: %s\r\nContent-Length: 2\r\n\r\n1", row.key)
+				time.Sleep(upload)
+				_, _ = client.Write([]byte("2"))
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatalf("key %q: %v", row.key, err)
+				}
+				if b, err := io.ReadAll(resp.Body); string(b) != "12" {
+					t.Errorf("key %q: the answer is %q %v", row.key, b, err)
+				}
+				time.Sleep(row.rest - time.Second)
+			}
+			began := time.Now()
+			_, err := answers.ReadByte()
+			if waited := time.Since(began); err == nil || waited != time.Second {
+				t.Errorf("key %q: the idle connection ends %v after it should, %v", row.key, waited-time.Second, err)
+			}
+			_ = srv.Close()
+			<-ended
+			_ = client.Close()
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/podyard/podyard/httpapi/conns"
 )
 
 // Limits of what a request may cost before a handler knows whose it is.
@@ -28,10 +30,16 @@ const (
 )
 
 // newHTTPServer returns a server whose clients can make it hold little: see limitRequests and
-// conns.Limiter for the rest.
-func newHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headTime, WriteTimeout: headTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaderBytes,
+// conns.Limiter for the rest. limit may be nil.
+func newHTTPServer(h http.Handler, limit *conns.Limiter, body time.Duration) *http.Server {
+	limited := limit
+	if limit == nil {
+		limited = conns.New(&conns.Options{Total: -1, PerOwner: -1, WithoutKey: -1, Idle: -1, Stall: -1, KeepAlive: -1})
+	}
+	srv := &http.Server{
+		Handler: limitRequests(limited.Handler(h), body), ReadHeaderTimeout: headTime, WriteTimeout: headTime, IdleTimeout: conns.DefaultKeepAlive, MaxHeaderBytes: maxHeaderBytes,
+		// limitRequests has the time for bodies. But a stream of HTTP/2 has a timer only because of this.
+		ReadTimeout: time.Until(conns.Endless()),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
 			MaxReceiveBufferPerConnection: uploadBuffer, MaxReceiveBufferPerStream: uploadBuffer,
@@ -41,6 +49,11 @@ func newHTTPServer(h http.Handler) *http.Server {
 			WriteByteTimeout: 30 * time.Second,
 		},
 	}
+	if limit != nil {
+		srv.ConnContext, srv.ConnState = limit.ConnContext, limit.ConnState
+		srv.IdleTimeout = -1 // limit ends idle connections
+	}
+	return srv
 }
 
 // bodyTime is the default of httpapi.Options.BodyTimeout.
@@ -60,7 +73,7 @@ func limitRequests(next http.Handler, body time.Duration) http.Handler {
 			return
 		}
 		rc := http.NewResponseController(w)
-		_ = rc.SetWriteDeadline(time.Time{}) // the writers of net/http have deadlines
+		_ = rc.SetWriteDeadline(conns.Endless()) // the writers of net/http have deadlines
 		if r.ContentLength != 0 && body > 0 {
 			_ = rc.SetReadDeadline(time.Now().Add(body))
 		}

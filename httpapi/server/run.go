@@ -337,16 +337,11 @@ func until(ctx context.Context, every time.Duration, ok func() bool) bool {
 func (r *running) serve(ctx context.Context, listeners []Listener) {
 	for _, l := range listeners {
 		d := &door{l: l, active: map[net.Conn]bool{}}
-		h := l.Handler
-		if r.conns != nil {
-			h = r.conns.Handler(h)
-		}
-		d.srv = newHTTPServer(limitRequests(h, r.api.BodyTimeout))
+		d.srv = newHTTPServer(l.Handler, r.conns, r.api.BodyTimeout)
 		d.srv.BaseContext = func(net.Listener) context.Context { return ctx }
 		d.srv.ErrorLog = log.New(netLog{r.log}, "", 0)
 		d.srv.ConnState = d.note
 		if r.conns != nil {
-			d.srv.ConnContext = r.conns.ConnContext
 			d.srv.ConnState = func(c net.Conn, s http.ConnState) { r.conns.ConnState(c, s); d.note(c, s) }
 		}
 		r.doors = append(r.doors, d)

@@ -22,6 +22,8 @@ type InFlight struct {
 	// Reads are jobs that are read before it is known how large they are, and Lists are
 	// answers with many of them.
 	Reads, Lists *Pool
+	// Records are answers with one record, which may have a megabyte.
+	Records *Pool
 	// Writes are large payloads that are being stored, by the ids of endpoints.
 	Writes *Pool
 	// Keys are the Idempotency-Keys with which something was created.
@@ -46,9 +48,10 @@ func DefaultTotals() Totals {
 // How many payloads of one user are read at once, and lists of them written. A payload may
 // have some 40 MB. More wait for their turn.
 const (
-	readsAtOnce  = 3
-	listsAtOnce  = 2
-	writesAtOnce = 2 // of an endpoint
+	readsAtOnce   = 3
+	listsAtOnce   = 2
+	recordsAtOnce = 16
+	writesAtOnce  = 2 // of an endpoint
 )
 
 // NewInFlight returns counters for what users with the limits of s hold. Users without limits
@@ -69,7 +72,7 @@ func NewInFlight(s *Set, all Totals, now func() time.Time) *InFlight {
 		Requests: NewPool(all.RequestBytes, of(RequestBytes)), Responses: NewPool(all.ResponseBytes, of(ResponseBytes)),
 		Inputs: NewPool(all.InputBytes, of(InputBytes)), Outputs: NewPool(all.OutputBytes, of(OutputBytes)),
 		Open:  map[Budget]*Pool{},
-		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), set: s,
+		Reads: NewPool(0, fixed(readsAtOnce)), Lists: NewPool(0, fixed(listsAtOnce)), Records: NewPool(0, fixed(recordsAtOnce)), set: s,
 		Writes: NewPool(0, func(string) int64 { return writesAtOnce }),
 		Keys:   NewRecent(IdempotencyKeys, s, now),
 	}

@@ -57,6 +57,24 @@ func (p *Pool) Hold(user string) Hold { return Hold{pool: p, user: user} }
 // Size returns how much h holds.
 func (h *Hold) Size() int64 { return h.n }
 
+// Most returns n, or what h could have at most if n is more than that. Who asks for more than there
+// could ever be waits in vain.
+func (h *Hold) Most(n int64) int64 {
+	p := h.pool
+	if p == nil {
+		return n
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if each := p.limit(h.user); each != 0 {
+		n = min(n, each)
+	}
+	if p.most != 0 {
+		n = min(n, p.most)
+	}
+	return n
+}
+
 // Left returns how much h may still take. It is at least 0.
 func (h *Hold) Left() int64 {
 	p, left := h.pool, int64(math.MaxInt64)
