@@ -40,6 +40,7 @@ func (b *describer) describeWorkers() map[string]description {
 	task := b.Component("Task", fields(map[string]*openapi.Schema{
 		"id": openapi.Of("string"), "input": openapi.Of("object"), "s3Config": openapi.Of("object"),
 		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"), "schedule": openapi.Of("object"),
+		"attempt": openapi.Of("integer").Says("The number of this attempt, from 2 on; absent in the first one."),
 	}, "id", "input"))
 	accepted := openapi.For[acceptance](&b.Builder)
 	none := func(s *openapi.Schema) answers { return answers{200: s, 204: nil} }
@@ -270,6 +271,9 @@ func appendTask(b []byte, j *serverless.Job) []byte {
 	b = append(b, `","input":`...)
 	b = append(b, j.Input...)
 	b = appendTrace(b, j.Trace)
+	if n := j.Number(); n > 1 {
+		b = strconv.AppendInt(append(b, `,"attempt":`...), int64(n), 10)
+	}
 	if len(j.Extra) > 2 {
 		b = append(b, ',')
 		return append(b, j.Extra[1:]...) // the members and the closing brace

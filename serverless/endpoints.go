@@ -29,14 +29,38 @@ func (s *Service) CreateEndpoint(ctx context.Context, owner string, r endpoints.
 // ErrEndpointExists if the id belongs to a user's endpoint. An id has 1 to 63 letters,
 // digits, '-' and '_'.
 func (s *Service) EnsureEndpoint(ctx context.Context, id string) error {
-	return s.eps.Ensure(ctx, id, endpoints.QueueType)
+	return s.ensure(ctx, id, endpoints.QueueType)
+}
+
+func (s *Service) ensure(ctx context.Context, id string, t endpoints.Type) error {
+	err := s.eps.Ensure(ctx, id, t)
+	if err == nil {
+		s.declared.Store(id, true)
+	}
+	return err
+}
+
+// UndeclaredEndpoints returns the shared endpoints that this process has neither ensured nor declared
+// since New, with their environments: call it when the program has declared all of its own. They stay,
+// with their jobs, until UndeclareEndpoint removes them. While a program is replaced by another version,
+// they may be those of the other one.
+func (s *Service) UndeclaredEndpoints(ctx context.Context) (list []*Endpoint, err error) {
+	for e, err := range s.endpoints.List(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("serverless: list endpoints: %w", err)
+		}
+		if _, here := s.declared.Load(e.ID); e.Owner == "" && !here {
+			list = append(list, e)
+		}
+	}
+	return list, nil
 }
 
 // EnsureBalanced is EnsureEndpoint for a load-balancing endpoint, whose requests go to the
 // workers of ServeRequests. It returns ErrEndpointExists also if the id belongs to an endpoint
 // with a queue.
 func (s *Service) EnsureBalanced(ctx context.Context, id string) error {
-	return s.eps.Ensure(ctx, id, endpoints.LoadBalancerType)
+	return s.ensure(ctx, id, endpoints.LoadBalancerType)
 }
 
 // DeclareEndpoint creates a shared endpoint from r, or changes the shared endpoint with this
@@ -47,6 +71,7 @@ func (s *Service) EnsureBalanced(ctx context.Context, id string) error {
 func (s *Service) DeclareEndpoint(ctx context.Context, id string, r endpoints.CreateRequest) (*Endpoint, error) {
 	e, err := s.eps.Declare(ctx, id, r)
 	if err == nil {
+		s.declared.Store(id, true)
 		s.Resync()
 	}
 	return e, err
@@ -65,6 +90,7 @@ func (s *Service) UndeclareEndpoint(ctx context.Context, id string) error {
 	if err := s.eps.Undeclare(ctx, id); err != nil {
 		return err
 	}
+	s.declared.Delete(id)
 	s.balancer.Forget(id)
 	defer s.Resync()
 	return s.endAll(ctx, id)

@@ -15,7 +15,7 @@ import (
 //
 // The input is decoded by encoding/json: unknown members are ignored, and missing members
 // leave the zero value. An input that does not fit fails the job with an error that names the
-// field, and f is not called. An error of f fails the job, as an error of a Worker does; the
+// field, and f is not called; the job is not retried. An error of f fails the job, as an error of a Worker does; the
 // Output of a *Failure must be JSON. A nil Out becomes the output null.
 //
 // Use JSONWorker for a function that streams, reports progress, or refuses unknown members.
@@ -36,7 +36,7 @@ type JSONTask[In any] struct {
 	ID      JobID
 	Input   In
 	Extra   []byte // as in Task
-	Attempt int    // 1 for the first delivery
+	Attempt int    // as in Task
 
 	task *Task
 }
@@ -63,7 +63,8 @@ func (t *JSONTask[In]) Progress(ctx context.Context, v any) error {
 func (w JSONWorker[In, Out]) Work(ctx context.Context, t *Task) ([]byte, error) {
 	typed := &JSONTask[In]{ID: t.ID, Extra: t.Extra, Attempt: t.Attempt, task: t}
 	if err := decode(t.Input, &typed.Input, w.Strict); err != nil {
-		return nil, inputError(t.Input, err, func(b []byte) error { return decode(b, new(In), w.Strict) })
+		err = inputError(t.Input, err, func(b []byte) error { return decode(b, new(In), w.Strict) })
+		return nil, &Failure{Text: err.Error(), NoRetry: true} // another attempt has the same input
 	}
 	out, err := w.Func(ctx, typed)
 	if err != nil {

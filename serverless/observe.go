@@ -12,20 +12,21 @@ import (
 	"github.com/podyard/podyard/serverless/telemetry"
 )
 
-// An observedQueue tells the observer of a Service what happens to the jobs of its queue. A
-// Service without an observer has none.
+// An observedQueue tells the observer of a Service what happens to the jobs of its queue, and the
+// Outcomes how they end. A Service without both has none.
 type observedQueue struct {
 	JobQueue
-	to     telemetry.Observer
-	traces traces
+	to       telemetry.Observer // may be nil
+	outcomes *outcomes          // may be nil
+	traces   traces
 }
 
-// observe returns q for a service with an observer, or q itself without one.
-func observe(q JobQueue, to telemetry.Observer) JobQueue {
-	if to == nil {
+// observe returns q for a service with an observer or outcomes, or q itself without both.
+func observe(q JobQueue, to telemetry.Observer, ends *outcomes) JobQueue {
+	if to == nil && ends == nil {
 		return q
 	}
-	o := &observedQueue{JobQueue: q, to: to}
+	o := &observedQueue{JobQueue: q, to: to, outcomes: ends}
 	if r, ok := unwrap.As[queue.Reporter](q); ok {
 		r.Report(o.moved)
 	}
@@ -40,6 +41,9 @@ func (q *observedQueue) Enqueue(ctx context.Context, jobs []Job) error {
 	if err := q.JobQueue.Enqueue(ctx, jobs); err != nil {
 		return err
 	}
+	if q.to == nil {
+		return nil
+	}
 	for i := range jobs {
 		j := &jobs[i]
 		q.to.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: &j.Ref, State: &j.State, Trace: &j.Trace, Bytes: len(j.Input)})
@@ -51,6 +55,9 @@ func (q *observedQueue) Enqueue(ctx context.Context, jobs []Job) error {
 func (q *observedQueue) Claim(ctx context.Context, now Instant, slots []queue.Slot, out []Job) ([]Job, error) {
 	n := len(out)
 	out, err := q.JobQueue.Claim(ctx, now, slots, out)
+	if q.to == nil {
+		return out, err
+	}
 	for i := n; i < len(out); i++ {
 		j := &out[i]
 		if j.Trace.Parent != "" {
@@ -83,6 +90,12 @@ func (q *observedQueue) moved(list []queue.Moved) {
 
 // event reports a move, if it is of interest.
 func (q *observedQueue) event(ref *Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
+	if q.outcomes != nil {
+		q.outcomes.moved(*ref, after, e)
+	}
+	if q.to == nil {
+		return
+	}
 	x := telemetry.JobEvent{Bytes: size, Ref: ref, State: after, Trace: &q.traces.none}
 	switch {
 	case e&queue.Delete != 0 && e&queue.EvDone != 0:

@@ -21,7 +21,8 @@ import (
 // ServeOptions are the settings of an in-process worker. The zero value and nil work.
 type ServeOptions struct {
 	// ID is the id of the worker. Default: LocalWorkerPrefix followed by the endpoint. With
-	// Options.Server the epoch of this server is added, so that every server can have one.
+	// Options.Server the epoch of this server is added, and over a queue.Shared without it something
+	// random, so that every server can have one.
 	ID WorkerID
 	// Concurrency is the most jobs that run at once. Default 1. Over a queue.Shared, as many more
 	// may be in progress that have run, and whose results are being stored.
@@ -86,7 +87,7 @@ func (s *Service) Serve(ctx context.Context, endpoint string, w Worker, opts *Se
 // localID makes the id of an in-process worker one that no other server has.
 func (s *Service) localID(id WorkerID) WorkerID {
 	if s.server == nil {
-		return id
+		return id + s.copy
 	}
 	return id + WorkerID(fmt.Sprintf("-%d", s.server.Epoch()))
 }
@@ -283,7 +284,7 @@ func (l *loop) run(ctx context.Context, r *run) {
 		end = queue.Op{Kind: queue.OpRelease, Untouched: true}
 		return
 	}
-	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: int(r.job.Attempt) + int(r.job.Deliveries)}
+	t := &Task{ID: r.job.ID, Input: r.job.Input, Extra: r.job.Extra, Attempt: r.job.Number()}
 	t.emit = func(given context.Context, k queue.OpKind, b []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

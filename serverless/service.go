@@ -134,7 +134,10 @@ type Options struct {
 	// Observer gets what happens to jobs, workers and webhooks, for metrics and traces. Default:
 	// none.
 	Observer telemetry.Observer
-	// Logger gets what no caller sees, such as panics of workers and failures of stores.
+	// Outcomes are told how attempts and jobs end. Default: the Logger has those that fail.
+	Outcomes Outcomes
+	// Logger gets what no caller sees, such as panics of workers and failures of stores, and what
+	// Outcomes says.
 	// Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -158,7 +161,9 @@ type Service struct {
 	workerSecret []byte
 	macs         sync.Pool          // of hash.Hash with workerSecret: a new one costs more than the MAC
 	observer     telemetry.Observer // may be nil
+	outcomes     *outcomes          // may be nil
 	eps          *endpoints.Service
+	declared     sync.Map // by id, of the shared endpoints that this process has declared
 	log          *slog.Logger
 
 	hub           hub
@@ -175,7 +180,8 @@ type Service struct {
 	batches       *batches.Service // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
-	shared        bool // other servers use the queue
+	shared        bool     // other servers use the queue
+	copy          WorkerID // ends the ids of the workers of Serve of one that has not joined them
 	deterministic bool
 	looked        Instant // when Step looked by itself last; lookAt is when it does again
 	lookAt        Instant
@@ -201,7 +207,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		o = *opts
 	}
 	s := &Service{
-		queue: observe(q, o.Observer), endpoints: store, observer: o.Observer,
+		endpoints: store, observer: o.Observer,
 		clock: o.Clock, rand: o.Rand, sender: o.Sender, lease: o.Lease, localLease: o.LocalLease, log: o.Logger,
 		workerSecret: workerSecret(o.WorkerSecret),
 		wake:         make(chan struct{}, 1),
@@ -216,6 +222,12 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		s.rand = rand.Reader
 	}
 	s.rand = id.LockedReader(s.rand)
+	if s.shared && o.Server == nil {
+		n, _ := id.New(s.rand) // where there is no chance, the ids are those of the only server
+		s.copy = WorkerID("-" + n)
+	}
+	s.outcomes = newOutcomes(&o, q, s.now)
+	s.queue = observe(q, o.Observer, s.outcomes)
 	admission, _ := fleet.As[endpoints.Admission](o.Fleet)
 	s.eps = endpoints.New(store, &endpoints.Options{
 		Clock: s.clock, Rand: s.rand, Catalog: o.Catalog, Registries: o.Registries, Volumes: o.Volumes, Templates: o.Templates,

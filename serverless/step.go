@@ -180,6 +180,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.balancer.Close()
 	s.goroutines.Wait()
+	s.outcomes.wait()
 	s.scaler.Close(context.WithoutCancel(ctx))
 	return nil
 }

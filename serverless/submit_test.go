@@ -280,3 +280,10 @@ func TestWaitAndTTLOfAQueryHaveBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestAQueueWithoutADatabaseHasNoTransactions(t *testing.T) {
+	s := serverless.New(memory.NewJobs(), twoEndpoints(t), nil)
+	if _, err := s.SubmitTx(t.Context(), nil, "alice", "echo", serverless.Request{Input: []byte(`{}`)}); !errors.Is(err, queue.ErrNoTx) || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("SubmitTx = %v, want ErrNoTx", err)
+	}
+}

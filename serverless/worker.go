@@ -30,7 +30,7 @@ type Task struct {
 	ID      JobID
 	Input   []byte // one JSON object, as it was submitted
 	Extra   []byte // a JSON object that only the worker sees (s3Config); nil: none
-	Attempt int    // 1 for the first delivery, and more for a later one, of this attempt or of another one
+	Attempt int    // the number of this attempt, from 1; a job whose worker was lost is still in the same one
 
 	emit func(ctx context.Context, k queue.OpKind, b []byte) error
 }

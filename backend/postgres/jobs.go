@@ -12,6 +12,8 @@ import (
 	"github.com/podyard/podyard/internal/hub"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
+	"github.com/podyard/podyard/serverless/servers"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
 // Jobs is a queue.JobQueue in the database. Any number of servers may use it at once.
@@ -54,6 +56,7 @@ var (
 	_ budget.Counter = (*Jobs)(nil)
 
 	_ queue.OwnerLister = (*Jobs)(nil)
+	_ queue.Transactor  = (*Jobs)(nil)
 )
 
 // Jobs returns the queue of jobs. Each call returns the same one. It has connections of its own, as
@@ -100,6 +103,12 @@ func (q *Jobs) end() {
 
 // Shared implements queue.Shared: other servers may use the same jobs.
 func (q *Jobs) Shared() bool { return true }
+
+// Servers returns the servers that use the same jobs: see Store.Servers.
+func (q *Jobs) Servers() servers.Store { return q.s.Servers() }
+
+// Presence returns the workers of these servers: see Store.Presence.
+func (q *Jobs) Presence() workers.Presence { return q.s.Presence() }
 
 // planSettings keep the database from plans that read whole tables: it makes plans when tables are
 // empty, or before it knows how large they have become. A statement without BEGIN has the isolation

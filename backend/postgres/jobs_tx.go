@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -23,6 +27,9 @@ import (
 // notifications, and the others look within a second. A claim that runs at the same time never
 // waits for the transaction. PostgreSQL commits such transactions one after the other, as all that
 // notify. Callers of one user whose transactions overlap may exceed a budget together.
+//
+// It is what serverless.Service.SubmitTx stands on, which makes a job of a request, checks it, and gives
+// it the settings of its endpoint. EnqueueTx takes jobs as they are.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
 	return q.enqueueIn(jobs, func(sql string, args []any) error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
@@ -66,6 +73,51 @@ func (q *Jobs) EnqueueSQL(ctx context.Context, tx *sql.Tx, jobs ...queue.Job) er
 	})
 }
 
+// InTx implements queue.Transactor for a pgx.Tx and a *sql.Tx.
+func (q *Jobs) InTx(tx any) (queue.Tx, error) {
+	switch tx := tx.(type) {
+	case pgx.Tx:
+		return pgxIn{q, tx}, nil
+	case *sql.Tx:
+		if tx != nil {
+			return sqlIn{q, tx}, nil
+		}
+	}
+	return nil, fmt.Errorf("postgres: a transaction is a pgx.Tx or a *sql.Tx that is not nil, and not a %T", tx)
+}
+
+// A pgxIn is a queue in a transaction of pgx.
+type pgxIn struct {
+	q  *Jobs
+	tx pgx.Tx
+}
+
+// Enqueue implements queue.Tx.
+func (t pgxIn) Enqueue(ctx context.Context, jobs []queue.Job) error {
+	return t.q.EnqueueTx(ctx, t.tx, jobs...)
+}
+
+// FindKey implements queue.Tx.
+func (t pgxIn) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return scanKey(key, pgx.ErrNoRows, t.tx.QueryRow(ctx, sqlFindKey, key[:]).Scan)
+}
+
+// A sqlIn is a queue in a transaction of package database/sql.
+type sqlIn struct {
+	q  *Jobs
+	tx *sql.Tx
+}
+
+// Enqueue implements queue.Tx.
+func (t sqlIn) Enqueue(ctx context.Context, jobs []queue.Job) error {
+	return t.q.EnqueueSQL(ctx, t.tx, jobs...)
+}
+
+// FindKey implements queue.Tx.
+func (t sqlIn) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return scanKey(key, sql.ErrNoRows, t.tx.QueryRowContext(ctx, sqlFindKey, key[:]).Scan)
+}
+
 func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, jobs []queue.Job) error {
 	if err := addKeys(ctx, t, queue.Creations(jobs)); err != nil {
 		return err
@@ -102,6 +154,9 @@ func (q *Jobs) enqueueIn(jobs []queue.Job, add func(sql string, args []any) erro
 		if err := jobs[i].Check(); err != nil {
 			return err
 		}
+		if err := checkMade(&jobs[i]); err != nil {
+			return err
+		}
 	}
 	if len(jobs) == 0 {
 		return nil
@@ -116,6 +171,29 @@ func (q *Jobs) enqueueIn(jobs []queue.Job, add func(sql string, args []any) erro
 		return queue.ErrExists
 	}
 	return err
+}
+
+// checkMade returns an error for a job that was not made by a Service and lacks what a Service gives it:
+// it would be lost, or end at once, or wait for ever.
+func checkMade(j *queue.Job) error {
+	what := ""
+	switch {
+	case j.Endpoint == "":
+		what = "an endpoint"
+	case j.Owner == "":
+		what = "an owner"
+	case j.Status != queue.InQueue:
+		what = "the status IN_QUEUE"
+	case j.Submitted <= 0 || j.Queued < j.Submitted || j.Expires <= j.Queued:
+		what = "an instant Submitted, not before it Queued, and after it Expires"
+	case len(bytes.TrimSpace(j.Input)) == 0 || bytes.TrimSpace(j.Input)[0] != '{' || !json.Valid(j.Input):
+		what = "a JSON object as its input"
+	case j.ExecTimeout <= 0 || j.Retain <= 0:
+		what = "an ExecTimeout and a Retain"
+	default:
+		return nil
+	}
+	return problem.Newf(problem.Invalid, "the job %q needs %s: serverless.Service.SubmitTx makes jobs that have everything", j.ID, what)
 }
 
 func number(jobs []queue.Job, seqs []int64) {

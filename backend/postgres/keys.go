@@ -66,17 +66,27 @@ func (s *Store) sweepKeys(ctx context.Context, added []idempotency.Record) {
 type keyFinder struct{ s *Store }
 
 // FindKey implements idempotency.Finder.
-func (f keyFinder) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+func (f keyFinder) FindKey(ctx context.Context, key idempotency.Digest) (r idempotency.Record, err error) {
+	err = f.s.read(ctx, func(c *pgxpool.Conn) error {
+		r, err = scanKey(key, pgx.ErrNoRows, c.QueryRow(ctx, sqlFindKey, key[:]).Scan)
+		return err
+	})
+	return r, err
+}
+
+// scanKey reads a record of a key. none is the error of scan without one.
+func scanKey(key idempotency.Digest, none error, scan func(...any) error) (idempotency.Record, error) {
 	r := idempotency.Record{Request: idempotency.Request{Key: key}}
 	var content, id []byte
 	var at int64
-	err := f.s.read(ctx, func(c *pgxpool.Conn) error {
-		return c.QueryRow(ctx, `SELECT content, id, at FROM podyard.idempotency_keys WHERE key = $1`, key[:]).Scan(&content, &id, &at)
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	err := scan(&content, &id, &at)
+	if errors.Is(err, none) {
 		err = idempotency.ErrNotFound
 	}
 	copy(r.Content[:], content)
 	r.ID, r.At = string(id), time.UnixMilli(at).UTC()
 	return r, err
 }
+
+// sqlFindKey finds the record of a key.
+const sqlFindKey = `SELECT content, id, at FROM podyard.idempotency_keys WHERE key = $1`

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -26,6 +27,7 @@ const (
 type links struct {
 	timeout time.Duration // to connect
 	now     func() time.Time
+	foreign pgconn.DialFunc // of the program's own pool; nil: there is none
 
 	mu     sync.Mutex
 	open   map[*link]bool
@@ -78,13 +80,8 @@ func (l *links) dial(ctx context.Context, network, address string) (net.Conn, er
 		case <-ctx.Done():
 		}
 	}()
-	d := net.Dialer{
-		Timeout:         l.timeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: int((silentTime - keepaliveIdle) / keepaliveInterval)},
-		ControlContext:  limitSilence,
-	}
 	age := l.age.Load()
-	c, err := d.DialContext(ctx, network, address)
+	c, err := l.connect(ctx, network, address)
 	if err != nil {
 		select {
 		case <-l.done:
@@ -103,6 +100,24 @@ func (l *links) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	l.open[made] = true
 	return made, nil
+}
+
+// connect opens a connection that notices silence. One that the program makes its own way need not be
+// TCP, and the times of TCP are then those of the program.
+func (l *links) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	keepalive := net.KeepAliveConfig{Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: int((silentTime - keepaliveIdle) / keepaliveInterval)}
+	if l.foreign == nil {
+		d := net.Dialer{Timeout: l.timeout, KeepAliveConfig: keepalive, ControlContext: limitSilence}
+		return d.DialContext(ctx, network, address)
+	}
+	c, err := l.foreign(ctx, network, address)
+	if t, ok := c.(*net.TCPConn); err == nil && ok {
+		_ = t.SetKeepAliveConfig(keepalive) // without them the connection works as well
+		if raw, err := t.SyscallConn(); err == nil {
+			_ = limitSilence(ctx, network, address, raw)
+		}
+	}
+	return c, err
 }
 
 // close closes all connections, and has no more of them.

@@ -38,6 +38,13 @@ type Options struct {
 	// them again with Key. Another server may still use an old key as its Key: it needs Key
 	// among its OldKeys, and the last change of a key needs one more opening.
 	OldKeys [][]byte
+	// Pool is a pool of the program on the same database, instead of a URL: Open connects as it
+	// does, with its address, user, password, TLS, BeforeConnect and DialFunc. The connections are
+	// the Store's own. They have limits and settings that the program's must not have, and a
+	// transaction of the program that waits for one of the same pool would wait for itself. Open
+	// never uses or closes Pool. A pool whose statements have no names, which is how programs work
+	// through a pooler of transactions, counts as one with pool_mode=transaction.
+	Pool *pgxpool.Pool
 	// MaxConns is the largest number of connections in the pool. A watcher of changes has one
 	// more. Default: pool_max_conns of the URL, or 16.
 	MaxConns int
@@ -119,20 +126,23 @@ type Store struct {
 // libpq, such as sslmode, and pool_max_conns) and brings its schema up to date. With
 // pool_mode=transaction in the URL it works through a pooler that gives each transaction another
 // connection, such as PgBouncer with the same setting: it prepares no statements and hears of
-// changes by other servers only when it looks. opts may be nil. ctx applies to the opening only.
+// changes by other servers only when it looks. With Options.Pool the URL is empty. opts may be nil. ctx applies to the opening only.
 // The caller must close the store. No error contains the password.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	o, err := opts.settle()
 	if err != nil {
 		return nil, err
 	}
-	cfg, pooled, err := parse(url, &o)
+	cfg, pooled, err := configure(url, &o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
 		opts: o, times: o.times, links: newLinks(cfg.ConnConfig.ConnectTimeout, o.Clock.Now),
 		pooled: pooled, node: rand.Text(), closing: make(chan struct{}),
+	}
+	if o.Pool != nil {
+		s.links.foreign = cfg.ConnConfig.DialFunc
 	}
 	s.notifier.s, s.troubles.s = s, s
 	s.seals = sealer{o.Key, o.OldKeys}
@@ -179,6 +189,41 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.look(ctx)
 }
 
+// configure returns how to connect. pooled reports whether that is through a pooler of transactions.
+func configure(url string, o *Options) (cfg *pgxpool.Config, pooled bool, err error) {
+	switch {
+	case o.Pool == nil:
+		return parse(url, o)
+	case url != "":
+		return nil, false, fmt.Errorf("%w: it must be empty beside Options.Pool", ErrURL)
+	}
+	cfg = o.Pool.Config()
+	pooled = cfg.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
+	if pooled {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	// What the program does with its own connections is not for those of the Store.
+	cfg.BeforeAcquire = nil //nolint:staticcheck // a program may still use it
+	cfg.AfterConnect, cfg.PrepareConn, cfg.AfterRelease, cfg.BeforeClose = nil, nil, nil, nil
+	cfg.ConnConfig.Tracer, cfg.ConnConfig.OnNotice, cfg.ConnConfig.OnNotification = nil, nil, nil
+	cfg.MinConns, cfg.MinIdleConns, cfg.MaxConns = 0, 0, defaultMaxConns
+	settle(cfg, o)
+	return cfg, pooled, nil
+}
+
+// settle fills in what cfg does not say.
+func settle(cfg *pgxpool.Config, o *Options) {
+	if o.MaxConns > 0 {
+		cfg.MaxConns = int32(min(o.MaxConns, 1<<16))
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = defaultConnectTimeout
+	}
+	if params := cfg.ConnConfig.RuntimeParams; params["application_name"] == "" {
+		params["application_name"] = o.Name
+	}
+}
+
 // parse reads a URL. pooled reports whether it asks for a pooler of transactions. Errors of pgx
 // quote the URL, so none of them is returned as it is.
 func parse(raw string, o *Options) (cfg *pgxpool.Config, pooled bool, err error) {
@@ -195,18 +240,10 @@ func parse(raw string, o *Options) (cfg *pgxpool.Config, pooled bool, err error)
 	if pooled, err = poolMode(u, cfg.ConnConfig); err != nil {
 		return nil, false, err
 	}
-	switch {
-	case o.MaxConns > 0:
-		cfg.MaxConns = int32(min(o.MaxConns, 1<<16))
-	case !u.Query().Has("pool_max_conns"):
+	if !u.Query().Has("pool_max_conns") {
 		cfg.MaxConns = defaultMaxConns
 	}
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = defaultConnectTimeout
-	}
-	if params := cfg.ConnConfig.RuntimeParams; params["application_name"] == "" {
-		params["application_name"] = o.Name
-	}
+	settle(cfg, o)
 	return cfg, pooled, nil
 }
 
@@ -287,5 +324,11 @@ func (s *Store) untilClosed(ctx context.Context) (context.Context, context.Cance
 
 // connect opens a connection outside of the pool, for LISTEN.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig.Copy())
+	cfg := s.pool.Config()
+	if cfg.BeforeConnect != nil { // of Options.Pool: it may have a new password
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, cfg.ConnConfig)
 }

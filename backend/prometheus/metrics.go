@@ -34,13 +34,17 @@ type Options struct {
 	// Registry gets the collectors. Default: a new one, with those of the Go runtime and of the
 	// process.
 	Registry *prometheus.Registry
+	// Registerer gets the collectors instead, for a program that serves them itself: the one of its
+	// framework, or one with labels of its own (prometheus.WrapRegistererWith). Metrics.Handler then
+	// serves what the Registerer gathers if it is a prometheus.Gatherer, and else nothing.
+	Registerer prometheus.Registerer
 	// Clock is the clock of the services, by which ages are computed. Default: the system's.
 	Clock Clock
 }
 
 // Metrics are the metrics of one server. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
+	gatherer prometheus.Gatherer
 	clock    clock.Clock
 	vectors
 	durations, starting, sizes *layout
@@ -60,21 +64,18 @@ func New(o *Options) *Metrics {
 	if o == nil {
 		o = &Options{}
 	}
-	m := &Metrics{registry: o.Registry, clock: o.Clock, vectors: newVectors(), durations: newLayout(1000, jobSeconds, true), starting: newLayout(1000, startSeconds, true), sizes: newLayout(1, bodyBytes, false)}
+	m := &Metrics{clock: o.Clock, vectors: newVectors(), durations: newLayout(1000, jobSeconds, true), starting: newLayout(1000, startSeconds, true), sizes: newLayout(1, bodyBytes, false)}
 	if m.clock == nil {
 		m.clock = clock.System{}
 	}
-	if m.registry == nil {
-		m.registry = prometheus.NewRegistry()
-		m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	}
+	registerer := m.register(o)
 	m.endpoints.Store(&map[string]*endpoint{})
 	m.hosts.Store(&map[string]string{})
 	m.rest = m.newEndpoint(other)
 	for _, c := range m.all() {
-		m.registry.MustRegister(c)
+		registerer.MustRegister(c)
 	}
-	m.registry.MustRegister(newJobs(m), newGauges(m))
+	registerer.MustRegister(newJobs(m), newGauges(m))
 	version, goVersion := o.Version, ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		goVersion = b.GoVersion
@@ -88,10 +89,28 @@ func New(o *Options) *Metrics {
 	return m
 }
 
+// register returns where the collectors go, and sets where they are gathered.
+func (m *Metrics) register(o *Options) prometheus.Registerer {
+	if o.Registerer != nil {
+		var ok bool
+		if m.gatherer, ok = o.Registerer.(prometheus.Gatherer); !ok {
+			m.gatherer = prometheus.NewRegistry()
+		}
+		return o.Registerer
+	}
+	r := o.Registry
+	if r == nil {
+		r = prometheus.NewRegistry()
+		r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	m.gatherer = r
+	return r
+}
+
 // Handler serves the metrics, as text, as OpenMetrics with exemplars, or with native
 // histograms, as the scraper asks.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
 // SetSources says where gauges come from. Without them there are none.

@@ -52,7 +52,8 @@ type Set struct {
 	Schedules  schedules.Store // of Jobs
 	Batches    batches.Store   // of Jobs
 	// Servers and Presence are set where other servers use the same stores (docs/servers.md).
-	// server.New joins them, and Run leaves them.
+	// server.New joins them, and Run leaves them. Default for Jobs over a database (queue.Shared): those
+	// of this database; New returns an error if Jobs does not know them.
 	Servers  servers.Store
 	Presence workers.Presence // the workers of Jobs
 

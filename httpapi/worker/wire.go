@@ -28,10 +28,11 @@ const maxAnswer = 1 << 30
 
 // A job is a job as a worker gets it: id, input, and members that only workers see.
 type job struct {
-	ID    string          `json:"id"`
-	Input json.RawMessage `json:"input"`
-	trace serverless.Trace
-	rest  map[string]json.RawMessage
+	ID      string          `json:"id"`
+	Input   json.RawMessage `json:"input"`
+	attempt int             // from 1
+	trace   serverless.Trace
+	rest    map[string]json.RawMessage
 }
 
 func (j *job) UnmarshalJSON(b []byte) error {
@@ -46,7 +47,11 @@ func (j *job) UnmarshalJSON(b []byte) error {
 	_ = json.Unmarshal(j.rest["traceparent"], &j.trace.Parent)
 	_ = json.Unmarshal(j.rest["tracestate"], &j.trace.State)
 	j.trace = j.trace.Valid()
-	for _, name := range [...]string{"id", "input", "traceparent", "tracestate"} {
+	j.attempt = 1
+	if n := 0; json.Unmarshal(j.rest["attempt"], &n) == nil && n > 1 {
+		j.attempt = n
+	}
+	for _, name := range [...]string{"id", "input", "attempt", "traceparent", "tracestate"} {
 		delete(j.rest, name)
 	}
 	return nil

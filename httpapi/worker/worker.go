@@ -189,7 +189,7 @@ func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 		}
 		return err
 	}
-	return r.w.Work(ctx, serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), 1, emit))
+	return r.w.Work(ctx, serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), one.job.attempt, emit))
 }
 
 func (r *runner) refusedOf(one *run) error {

@@ -75,6 +75,10 @@ func spread(id JobID, run uint32, attempt uint8) float64 {
 	return float64(h>>11) / (1 << 53)
 }
 
+// Number is that of the present attempt, or of the last one of a job that has ended, from 1. A worker
+// that is lost does not begin another attempt.
+func (s *State) Number() int { return int(s.Attempt) + 1 }
+
 // EndedAttempt returns the attempt that op has ended at now, for the effect PutAttempt. s is the
 // state before, after the state after the move.
 func (s *State) EndedAttempt(now Instant, after *State, op *Op) JobAttempt {
@@ -107,7 +111,7 @@ func (j *Job) LastAttempt() (a JobAttempt, ok bool) {
 		return a, false
 	}
 	return JobAttempt{
-		Number: int(j.Attempt) + 1, Last: true, Status: j.Status, Error: cut(j.ErrorText()), Worker: j.Worker,
+		Number: j.Number(), Last: true, Status: j.Status, Error: cut(j.ErrorText()), Worker: j.Worker,
 		Started: j.Started, Finished: j.Finished,
 	}, true
 }

@@ -56,7 +56,7 @@ func (s *State) LeasePlace() uint8 { return (s.Leases - 1) % MaxLeases }
 // before, after the state after the move.
 func (s *State) EndedLease(now Instant, after *State, op *Op) JobLease {
 	l := JobLease{
-		Run: s.Run, Attempt: int(s.Attempt) + 1, Worker: s.Worker, Started: s.Started, FirstChunk: s.FirstChunk,
+		Run: s.Run, Attempt: s.Number(), Worker: s.Worker, Started: s.Started, FirstChunk: s.FirstChunk,
 		Finished: now, End: s.leaseEnd(now, op), Ready: now,
 	}
 	switch {

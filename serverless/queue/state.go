@@ -91,6 +91,19 @@ func (s Status) String() string {
 	return "Status(" + strconv.Itoa(int(s)) + ")"
 }
 
+// MarshalText returns the name on the wire, so that a status is a text in JSON and in logs.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads such a name.
+func (s *Status) UnmarshalText(text []byte) error {
+	v, ok := ParseStatus(string(text))
+	if !ok {
+		return fmt.Errorf("queue: %q is no status of a job", text)
+	}
+	*s = v
+	return nil
+}
+
 // Terminal reports whether a job in this status has ended.
 func (s Status) Terminal() bool { return s >= Completed }
 
@@ -200,7 +213,7 @@ type State struct {
 	Deliveries uint8    // claims of this attempt, without those that were released
 	Restarts   uint8    // server crashes while this run was in progress
 	Priority   uint8    // 0 to MaxPriority, which is claimed first (docs/decisions.md 39)
-	Attempt    uint8    // attempts of this run that have ended
+	Attempt    uint8    // attempts of this run that have ended: Number is that of the present one
 	Delayed    bool     // a queued job that is not ready before Queued
 	Read       bool     // a chunk of this run was read, so it is not retried by itself; only with a retry policy
 	Leases     uint8    // leases of all runs after which the job was queued again; from 241 on only "more than 240": see JobLease

@@ -48,6 +48,7 @@ const (
 // A Schedule submits a job at each instant of a cron expression.
 type Schedule struct {
 	ID       string
+	Name     string `json:",omitempty"` // of one that a program has declared; empty: it was created
 	Owner    string
 	Endpoint string
 	Created  time.Time

@@ -74,6 +74,7 @@ type Service struct {
 	o     Options
 
 	keys     idempotency.Guard
+	declared sync.Map   // by id, of those that this process has declared
 	creating sync.Mutex // so that a limit is checked by one create at a time
 	plan     plan
 	wake     chan struct{}

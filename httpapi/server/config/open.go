@@ -189,6 +189,7 @@ func (p *Parts) open(ctx context.Context) error {
 	o := &p.Options
 	o.Logger = p.log
 	o.Jobs.Observer, o.Pods.Observer, o.API.Observer = p.metrics.Jobs(), p.metrics.Pods(), p.metrics
+	o.Jobs.Outcomes.Unlogged = true // the jobs are those of users, and so are the texts of their errors
 	o.Metrics, o.API.Access = p.metrics.Handler(), true
 	o.Catalog, o.Hosts = p.hosts(rt)
 	o.Pods.Domain, o.KeepBilling = p.config.ServiceDomain, p.config.Billing.keep()
