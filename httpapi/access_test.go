@@ -59,6 +59,8 @@ var recordAccess = []access{
 	{"getTemplate", "GET {template}", "", alices200}, {"updateTemplate", "PATCH {template}", `{"name":"x"}`, alices200}, {"deleteTemplate", "DELETE {template}", "", alicesIn},
 	{"listPublicTemplates", "GET /v2/catalog/templates?source=community", "", anyKey},
 	{"getSshKeys", "GET /v2/account/ssh-keys", "", own}, {"updateSshKeys", "PUT /v2/account/ssh-keys", `{"keys":[]}`, own},
+	{"listSecrets", "GET /v2/account/secrets", "", own}, {"createSecret", "POST /v2/account/secrets", "{}", own},
+	{"getSecret", "GET {secret}", "", alices200}, {"updateSecret", "PATCH {secret}", `{"value":"x"}`, alices200}, {"deleteSecret", "DELETE {secret}", "", alicesIn},
 	{"listLimits", "GET /v2/account/limits", "", anyKey},
 	{"listKeys", "GET /v2/account/keys", "", own}, {"createKey", "POST /v2/account/keys", "{}", own},
 	{"getKey", "GET {key}", "", alices200}, {"updateKey", "PATCH {key}", "{}", alicesIn}, {"deleteKey", "DELETE {key}", "", alicesIn}, {"rotateKey", "POST {key}/rotate", "{}", alicesIn},
@@ -233,6 +235,7 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	balanced := w.want(201, "POST", "/v2/serverless", balancedEndpoint, as(alicesAll)).field("id")
 	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 	key := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as(alicesAll)).field("id")
+	secret := w.want(201, "POST", "/v2/account/secrets", `{"name":"of_alice","value":"v"}`, as(alicesAll)).field("id")
 	schedule := func(endpoint string) string {
 		return w.want(201, "POST", endpoint+"/schedules", `{"cron":"* * * * *","run":{"input":{"of":"alice"}}}`, as(alicesAll)).field("id")
 	}
@@ -244,10 +247,10 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
 		secrets = append(secrets, id(made[kind]))
 	}
-	secrets = append(secrets, privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
+	secrets = append(secrets, secret, "of_alice", privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
 	return strings.NewReplacer(
 		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
-		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
+		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{secret}", "/v2/account/secrets/"+secret, "{job}", id(made["job"]),
 		"{balanced}", "/lb/"+balanced, "{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
 		"{batch}", sharedBatch, "{privateBatch}", privateBatch,
 		"{schedule}", onShared, "{privateSchedule}", private,

@@ -232,6 +232,7 @@ func (b *describer) descriptions() map[string]description {
 		b.describeTemplates,
 		b.describeSSHKeys,
 		b.describeKeys,
+		b.describeSecrets,
 		b.describeLimits,
 		b.describeBilling,
 		b.describeRegistries,

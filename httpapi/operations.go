@@ -76,6 +76,7 @@ const (
 	AreaBilling    Area = "billing"
 	AreaClusters   Area = "clusters"
 	AreaRegistries Area = "registries"
+	AreaSecrets    Area = "secrets"
 	AreaEndpoints  Area = "endpoints"
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
@@ -107,6 +108,8 @@ const (
 	ScopePodsWrite       Scope = "pods:write"
 	ScopeRegistriesRead  Scope = "registries:read"
 	ScopeRegistriesWrite Scope = "registries:write"
+	ScopeSecretsRead     Scope = "secrets:read"
+	ScopeSecretsWrite    Scope = "secrets:write"
 	ScopeEndpointsRead   Scope = "endpoints:read"
 	ScopeEndpointsWrite  Scope = "endpoints:write"
 	ScopeEndpointRead    Scope = "endpoint:{endpoint}:read"
@@ -161,6 +164,7 @@ var table = sync.OnceValue(func() []operation {
 		templateOperations(),
 		sshKeyOperations(),
 		keyOperations(),
+		secretOperations(),
 		limitOperations(),
 		billingOperations(),
 		absentOperations(),

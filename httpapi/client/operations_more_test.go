@@ -34,6 +34,23 @@ var accountMethods = map[string]method{
 		k, err := w.Client.Account.RotateKey(ctx, w.key, time.Minute)
 		return is(func(k client.Key) bool { return k.Secret != "" && k.OverlapUntil != nil }, k, err)
 	},
+	"listSecrets": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Account.Secrets(ctx, "S")
+		return has(func(s client.NamedSecret) bool { return s.ID == w.secret && s.Name == "s" && s.ValueSet != nil }, list, err)
+	},
+	"createSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.CreateSecret(ctx, "other", "v", "note")
+		return is(func(s client.NamedSecret) bool { return s.Name == "other" && s.Description == "note" }, s, err)
+	},
+	"getSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.Secret(ctx, w.secret)
+		return is(func(s client.NamedSecret) bool { return s.Name == "s" }, s, err)
+	},
+	"updateSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.UpdateSecret(ctx, w.secret, client.SecretSettings{Value: new(client.Secret("w")), Description: new("d")})
+		return is(func(s client.NamedSecret) bool { return s.Description == "d" }, s, err)
+	},
+	"deleteSecret": func(ctx context.Context, w *world) error { return w.Client.Account.DeleteSecret(ctx, w.secret) },
 	"listLimits": func(ctx context.Context, w *world) error {
 		windows, err := w.Client.Account.Windows(ctx)
 		if err := is(func(l map[string][]client.Limit) bool {

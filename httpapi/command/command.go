@@ -65,7 +65,7 @@ type Program struct {
 
 // All returns the commands that call a server.
 func All() []Command {
-	return slices.Concat(jobCommands(), podCommands(), endpointCommands(), keyCommands(), adminCommands())
+	return slices.Concat(jobCommands(), podCommands(), endpointCommands(), keyCommands(), secretCommands(), adminCommands())
 }
 
 // Run runs the command that args, without the name of the program, ask for. It returns nil when

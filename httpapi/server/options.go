@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -37,6 +38,7 @@ type Stores struct {
 	Volumes    volumes.Store
 	Templates  templates.Store
 	SSHKeys    sshkeys.Store
+	Secrets    secrets.Store  // values of variables of Pods and of workers
 	Accounts   accounts.Store // keys, in addition to Keys or API.Auth
 	Billing    billing.Store
 	Endpoints  serverless.EndpointStore
@@ -117,6 +119,7 @@ type Options struct {
 	Volumes    volumes.Options
 	Templates  templates.Options
 	Accounts   accounts.Options
+	Secrets    secrets.Options
 
 	// Budgets are what each user may hold at once, for all services and handlers
 	// (docs/decisions.md 37). Default: no limits.
@@ -194,6 +197,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if d.Volumes.Clock == nil {
 		d.Volumes.Clock = d.Clock
+	}
+	if d.Secrets.Clock == nil {
+		d.Secrets.Clock = d.Clock
 	}
 	if d.Templates.Clock == nil {
 		d.Templates.Clock = d.Clock

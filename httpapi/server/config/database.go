@@ -75,7 +75,7 @@ func (p *Parts) openDatabase(ctx context.Context) error {
 func inDatabase(ctx context.Context, d *postgres.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
+		SSHKeys: d.SSHKeys(), Secrets: d.Secrets(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
 		Servers: d.Servers(), Presence: d.Presence(), Counters: []budget.Counter{d},
 		Ready: func() error {
 			ctx, cancel := clock.WithDeadline(context.WithoutCancel(ctx), clock.System{}, clock.System{}.Now().Add(readyTimeout))

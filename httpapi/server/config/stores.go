@@ -68,17 +68,17 @@ var errAddressNotKept = errors.New("the address of this server is not kept")
 
 func inMemory() server.Stores {
 	p, r, v, t, k, a := memory.NewPods(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys(), memory.NewAccounts()
-	e, j, s, b := memory.NewEndpoints(), memory.NewJobs(), memory.NewSchedules(), memory.NewBatches()
+	e, j, s, b, w := memory.NewEndpoints(), memory.NewJobs(), memory.NewSchedules(), memory.NewBatches(), memory.NewSecrets()
 	return server.Stores{
-		Pods: p, Registries: r, Volumes: v, Templates: t, SSHKeys: k, Accounts: a, Billing: memory.NewBilling(), Endpoints: e, Jobs: j, Schedules: s, Batches: b,
-		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b},
+		Pods: p, Registries: r, Volumes: v, Templates: t, SSHKeys: k, Secrets: w, Accounts: a, Billing: memory.NewBilling(), Endpoints: e, Jobs: j, Schedules: s, Batches: b,
+		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b, w},
 	}
 }
 
 func onDisk(d *disk.Store) server.Stores {
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
+		SSHKeys: d.SSHKeys(), Secrets: d.Secrets(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
 		Run: d.Run, Ready: d.Ready, Warning: d.Warning, Counters: []budget.Counter{d},
 	}
 }
