@@ -21,7 +21,7 @@ func secretRefusals() []refusal {
 		{list + "?name=", "", 422, "name must not be empty", nil},
 		{list + "?owner=bob", "", 403, "access denied", nil},
 		{list + "?owner=", "", 403, "access denied", nil},
-		{"PUT /v2/account/secrets", `{"name":"n","value":"v"}`, 405, "method not allowed; allowed: GET, HEAD, POST", nil},
+		{"PUT /v2/account/secrets", `{"name":"n","value":"v"}`, 405, "The requested method is not allowed for this path.", nil},
 		{post, "", 401, "missing bearer token", []string{"Authorization:"}},
 		{post, "", 400, "the body is empty: it must be a JSON object", nil},
 		{post, "{", 400, "the body is not JSON: unexpected EOF at byte 1", nil},

@@ -21,8 +21,8 @@ type world struct {
 	*apitest.Server
 	*client.Client
 	pod, registry, secret, endpoint, volume, template, key string
-	queued, done, failed, streamed, hooked         string
-	schedule, batch                                string
+	queued, done, failed, streamed, hooked                 string
+	schedule, batch                                        string
 }
 
 func newWorld(t *testing.T) *world {

@@ -17,13 +17,13 @@ func secretCommands() []Command {
 		{
 			Name: "secrets create", Args: "NAME", Remote: true, Summary: "store a value for variables of pods and workers",
 			Help:    "A variable with {{ RUNPOD_SECRET_NAME }} has the value in containers that are made from now on. No answer shows it.",
-			Example: "secrets create db_password -value - < password.txt", New: createSecret,
+			Example: "secrets create db_password -value -", New: createSecret,
 		},
 		{Name: "secrets list", Remote: true, Summary: "list secrets, without their values", Example: "secrets list", New: listSecrets},
 		{Name: "secrets get", Args: "NAME", Remote: true, Summary: "show a secret, without its value", Example: "secrets get db_password", New: getSecret},
 		{
 			Name: "secrets update", Args: "NAME", Remote: true, Summary: "change the value or the description of a secret",
-			Example: "secrets update db_password -value @password.txt", New: updateSecret,
+			Example: "secrets update db_password -value -", New: updateSecret,
 		},
 		{Name: "secrets delete", Args: "NAME...", Remote: true, Summary: "delete secrets; they are empty in new containers", Example: "secrets delete db_password", New: deleteSecrets},
 	}
