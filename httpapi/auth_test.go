@@ -208,6 +208,8 @@ var needs = map[string][]string{
 	"GET /v2/account/secrets/{}": secretReaders, "PATCH /v2/account/secrets/{}": secretWriters, "DELETE /v2/account/secrets/{}": secretWriters,
 	"GET /v2/account/keys": keyManagers, "POST /v2/account/keys": keyManagers, "GET /v2/account/keys/{}": keyManagers,
 	"PATCH /v2/account/keys/{}": keyManagers, "DELETE /v2/account/keys/{}": keyManagers, "POST /v2/account/keys/{}/rotate": keyManagers,
+	"GET /v2/global-volumes": podReaders, "POST /v2/global-volumes": podWriters, "GET /v2/global-volumes/{}": podReaders,
+	"PATCH /v2/global-volumes/{}": podWriters, "DELETE /v2/global-volumes/{}": podWriters,
 	"GET /v2/network-volumes": podReaders, "POST /v2/network-volumes": podWriters, "GET /v2/network-volumes/{}": podReaders,
 	"PATCH /v2/network-volumes/{}": podWriters, "DELETE /v2/network-volumes/{}": podWriters,
 	"POST /v2/{}/run": runners, "POST /v2/{}/runsync": runners, "POST /v2/{}/cancel/{}": runners,

@@ -229,6 +229,7 @@ func (b *describer) descriptions() map[string]description {
 	for _, part := range []func() map[string]description{
 		b.describePods,
 		b.describeVolumes,
+		b.describeGlobalVolumes,
 		b.describeTemplates,
 		b.describeSSHKeys,
 		b.describeKeys,
@@ -238,6 +239,7 @@ func (b *describer) descriptions() map[string]description {
 		b.describeRegistries,
 		b.describeEndpoints,
 		b.describeEndpointWorkers,
+		b.describeBuilds,
 		b.describeEndpointJobs,
 		b.describeQueueSettings,
 		b.describeDeliveries,

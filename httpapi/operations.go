@@ -161,6 +161,7 @@ var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
 		volumeOperations(),
+		globalVolumeOperations(),
 		templateOperations(),
 		sshKeyOperations(),
 		keyOperations(),
@@ -171,6 +172,7 @@ var table = sync.OnceValue(func() []operation {
 		registryOperations(),
 		endpointOperations(),
 		endpointWorkerOperations(),
+		buildOperations(),
 		endpointJobOperations(),
 		queueSettingsOperations(),
 		deliveryOperations(),
@@ -270,7 +272,6 @@ func group(a API, about Area, rows ...operation) []operation {
 }
 
 var (
-	noClusters        = problem.New(problem.NotFound, "Clusters are not offered by this service.")
-	noDelegations     = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
-	noPublicEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
+	noClusters    = problem.New(problem.NotFound, "Clusters are not offered by this service.")
+	noDelegations = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
 )

@@ -71,6 +71,10 @@ var accountMethods = map[string]method{
 			return len(b.Records) == 1 && b.Records[0].ID == w.pod && !b.Records[0].End.IsZero()
 		}, b, err)
 	},
+	"listEndpointBilling": func(ctx context.Context, w *world) error {
+		b, err := w.Client.Billing.PublicEndpoints(ctx, client.BillingQuery{BucketSize: "hour", LastN: 2})
+		return is(func(b client.Bill) bool { _, ok := b.Totals["totalAmount"]; return ok && len(b.Records) == 0 }, b, err)
+	},
 	"listServerlessBilling": func(ctx context.Context, w *world) error {
 		_, err := w.Client.Billing.Endpoints(ctx, client.BillingQuery{ID: w.endpoint})
 		return err
@@ -183,6 +187,22 @@ var endpointMethods = map[string]method{
 			return nil
 		}
 		return err
+	},
+	"listEndpointBuilds": func(ctx context.Context, w *world) error {
+		for _, err := range w.Client.Endpoints.Builds(ctx, w.endpoint) {
+			return fmt.Errorf("there is a build: %w", err)
+		}
+		return nil
+	},
+	"getEndpointBuild": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Endpoints.Build(ctx, w.endpoint, "none")
+		return notFound(err)
+	},
+	"listGlobalVolumes": func(ctx context.Context, w *world) error {
+		for _, err := range w.Client.Volumes.Globals(ctx) {
+			return fmt.Errorf("there is a global volume: %w", err)
+		}
+		return nil
 	},
 	"stopWorker": func(ctx context.Context, w *world) error {
 		return notFound(w.Client.Endpoints.StopWorker(ctx, w.endpoint, "none"))
