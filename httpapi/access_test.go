@@ -90,7 +90,7 @@ var endpointAccess = []access{
 	{"deleteEndpoint", "DELETE {endpoint}", "", alicesIn}, {"deleteEndpoint", "DELETE /v2/serverless/idle", "", noBodys},
 	{"listEndpointReleases", "GET {endpoint}/releases", "", alices200}, {"listEndpointReleases", "GET /v2/serverless/idle/releases", "", "200 200 200 401 403 401"},
 	{"listEndpointBuilds", "GET {endpoint}/builds", "", alices200}, {"listEndpointBuilds", "GET /v2/serverless/idle/builds", "", "200 200 200 401 403 401"},
-	{"getEndpointBuild", "GET {endpoint}/builds/x", "", "404 404 404 401 403 401"},
+	{"getEndpointBuild", "GET {endpoint}/builds/x", "", "404 404 404 401 403 401"}, {"getEndpointBuild", "GET /v2/serverless/idle/builds/x", "", "404 404 404 401 403 401"},
 	{"listEndpointWorkers", "GET {endpoint}/workers", "", alices200}, {"listEndpointWorkers", "GET /v2/serverless/idle/workers", "", shared},
 	{"stopWorker", "DELETE {endpoint}/workers/w1", "", alicesIn}, {"stopWorker", "DELETE /v2/serverless/idle/workers/w1", "", shared},
 	{"getWorkerLogs", "GET {endpoint}/workers/w1/logs", "", alicesIn}, {"getWorkerLogs", "GET /v2/serverless/idle/workers/w1/logs", "", shared},
