@@ -37,7 +37,7 @@ var doors = []door{
 		row: "API", routes: []string{"httpapi /", "httpapi *"},
 		places: []string{"httpapi/server Server.withPeers", "httpapi/server Server.probe", "httpapi/server Server.probes"},
 		areas: []httpapi.Area{
-			httpapi.AreaPods, httpapi.AreaVolumes, httpapi.AreaTemplates, httpapi.AreaSSHKeys, httpapi.AreaKeys, httpapi.AreaBilling, httpapi.AreaClusters,
+			httpapi.AreaPods, httpapi.AreaVolumes, httpapi.AreaTemplates, httpapi.AreaSSHKeys, httpapi.AreaSecrets, httpapi.AreaKeys, httpapi.AreaBilling, httpapi.AreaClusters,
 			httpapi.AreaRegistries, httpapi.AreaEndpoints, httpapi.AreaCatalog, httpapi.AreaBudgets, httpapi.AreaAdmin, httpapi.AreaInterface,
 			httpapi.AreaJobs, httpapi.AreaSchedules, httpapi.AreaBatches,
 		},

@@ -55,16 +55,20 @@ var recordAccess = []access{
 	{"resetPod", "POST {reset}", "", alicesIn},
 	{"listNetworkVolumes", "GET /v2/network-volumes", "", own}, {"createNetworkVolume", "POST /v2/network-volumes", "{}", own},
 	{"getNetworkVolume", "GET {volume}", "", alices200}, {"updateNetworkVolume", "PATCH {volume}", `{"name":"x"}`, alices200}, {"deleteNetworkVolume", "DELETE {volume}", "", alicesIn},
+	{"listGlobalVolumes", "GET /v2/global-volumes", "", own}, {"createGlobalVolume", "POST /v2/global-volumes", "", own},
+	{"getGlobalVolume", "GET /v2/global-volumes/x", "", nothing}, {"updateGlobalVolume", "PATCH /v2/global-volumes/x", "", nothing}, {"deleteGlobalVolume", "DELETE /v2/global-volumes/x", "", nothing},
 	{"listTemplates", "GET /v2/templates", "", own}, {"createTemplate", "POST /v2/templates", "{}", own},
 	{"getTemplate", "GET {template}", "", alices200}, {"updateTemplate", "PATCH {template}", `{"name":"x"}`, alices200}, {"deleteTemplate", "DELETE {template}", "", alicesIn},
 	{"listPublicTemplates", "GET /v2/catalog/templates?source=community", "", anyKey},
 	{"getSshKeys", "GET /v2/account/ssh-keys", "", own}, {"updateSshKeys", "PUT /v2/account/ssh-keys", `{"keys":[]}`, own},
+	{"listSecrets", "GET /v2/account/secrets", "", own}, {"createSecret", "POST /v2/account/secrets", "{}", own},
+	{"getSecret", "GET {secret}", "", alices200}, {"updateSecret", "PATCH {secret}", `{"value":"x"}`, alices200}, {"deleteSecret", "DELETE {secret}", "", alicesIn},
 	{"listLimits", "GET /v2/account/limits", "", anyKey},
 	{"listKeys", "GET /v2/account/keys", "", own}, {"createKey", "POST /v2/account/keys", "{}", own},
 	{"getKey", "GET {key}", "", alices200}, {"updateKey", "PATCH {key}", "{}", alicesIn}, {"deleteKey", "DELETE {key}", "", alicesIn}, {"rotateKey", "POST {key}/rotate", "{}", alicesIn},
 	{"listBilling", "GET /v2/billing", "", own}, {"listPodBilling", "GET /v2/billing/pods", "", own},
 	{"listServerlessBilling", "GET /v2/billing/serverless", "", own}, {"listNetworkVolumeBilling", "GET /v2/billing/network-volumes", "", own},
-	{"listEndpointBilling", "GET /v2/billing/endpoints", "", nothing}, {"listClusterBilling", "GET /v2/billing/clusters", "", nothing},
+	{"listEndpointBilling", "GET /v2/billing/endpoints", "", own}, {"listClusterBilling", "GET /v2/billing/clusters", "", nothing},
 	{"listClusters", "GET /v2/clusters", "", nothing}, {"createCluster", "POST /v2/clusters", "", nothing}, {"getCluster", "GET /v2/clusters/x", "", nothing},
 	{"updateCluster", "PATCH /v2/clusters/x", "", nothing}, {"deleteCluster", "DELETE /v2/clusters/x", "", nothing}, {"listClusterPods", "GET /v2/clusters/x/pods", "", nothing},
 	{"listDelegations", "GET /v2/registries/delegations", "", nothing}, {"createDelegation", "POST /v2/registries/delegations", "", nothing},
@@ -85,6 +89,8 @@ var endpointAccess = []access{
 	{"updateEndpoint", "PATCH {endpoint}", `{"name":"x"}`, alices200}, {"updateEndpoint", "PATCH /v2/serverless/idle", `{"name":"x"}`, noBodys},
 	{"deleteEndpoint", "DELETE {endpoint}", "", alicesIn}, {"deleteEndpoint", "DELETE /v2/serverless/idle", "", noBodys},
 	{"listEndpointReleases", "GET {endpoint}/releases", "", alices200}, {"listEndpointReleases", "GET /v2/serverless/idle/releases", "", "200 200 200 401 403 401"},
+	{"listEndpointBuilds", "GET {endpoint}/builds", "", alices200}, {"listEndpointBuilds", "GET /v2/serverless/idle/builds", "", "200 200 200 401 403 401"},
+	{"getEndpointBuild", "GET {endpoint}/builds/x", "", "404 404 404 401 403 401"}, {"getEndpointBuild", "GET /v2/serverless/idle/builds/x", "", "404 404 404 401 403 401"},
 	{"listEndpointWorkers", "GET {endpoint}/workers", "", alices200}, {"listEndpointWorkers", "GET /v2/serverless/idle/workers", "", shared},
 	{"stopWorker", "DELETE {endpoint}/workers/w1", "", alicesIn}, {"stopWorker", "DELETE /v2/serverless/idle/workers/w1", "", shared},
 	{"getWorkerLogs", "GET {endpoint}/workers/w1/logs", "", alicesIn}, {"getWorkerLogs", "GET /v2/serverless/idle/workers/w1/logs", "", shared},
@@ -233,6 +239,7 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	balanced := w.want(201, "POST", "/v2/serverless", balancedEndpoint, as(alicesAll)).field("id")
 	id := func(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 	key := w.want(201, "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`, as(alicesAll)).field("id")
+	secret := w.want(201, "POST", "/v2/account/secrets", `{"name":"of_alice","value":"v"}`, as(alicesAll)).field("id")
 	schedule := func(endpoint string) string {
 		return w.want(201, "POST", endpoint+"/schedules", `{"cron":"* * * * *","run":{"input":{"of":"alice"}}}`, as(alicesAll)).field("id")
 	}
@@ -244,10 +251,10 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
 		secrets = append(secrets, id(made[kind]))
 	}
-	secrets = append(secrets, privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
+	secrets = append(secrets, secret, "of_alice", privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
 	return strings.NewReplacer(
 		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
-		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{job}", id(made["job"]),
+		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{secret}", "/v2/account/secrets/"+secret, "{job}", id(made["job"]),
 		"{balanced}", "/lb/"+balanced, "{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
 		"{batch}", sharedBatch, "{privateBatch}", privateBatch,
 		"{schedule}", onShared, "{privateSchedule}", private,

@@ -74,7 +74,7 @@ func TestAUserIsErasedAndNobodyElse(t *testing.T) {
 		w.want(200, "PUT", "/v2/account/ssh-keys", `{"keys":["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl a"]}`, "Authorization: Bearer "+aliceFree)
 		w.want(201, "POST", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, "Authorization: Bearer "+w.keyOfAlice())
 		bobs := func() (all string) {
-			for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/idle/requests", "/v2/echo/requests"} {
+			for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/secrets", "/v2/idle/requests", "/v2/echo/requests"} {
 				all += w.want(200, "GET", path, "", "Authorization: Bearer "+bobFree).body
 			}
 			return runtimes.ReplaceAllString(all, "")
@@ -95,7 +95,7 @@ func TestAUserIsErasedAndNobodyElse(t *testing.T) {
 		if calls < 2 {
 			t.Error("nothing was erased")
 		}
-		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys"} {
+		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/account/secrets"} {
 			if body := w.want(200, "GET", path, "", "Authorization: Bearer "+aliceFree).body; !strings.Contains(body, "[]") {
 				t.Errorf("GET %s = %s after all was erased", path, body)
 			}

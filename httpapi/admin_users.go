@@ -7,6 +7,7 @@ import (
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -51,6 +52,7 @@ type erasure struct {
 	Templates  int `json:"templates"`
 	Registries int `json:"registries"`
 	SSHKeys    int `json:"sshKeys"`
+	Secrets    int `json:"secrets"`
 	Schedules  int `json:"schedules"`
 	Batches    int `json:"batches"`
 	// Waiting are records that something still uses: a pod that is about to end.
@@ -66,7 +68,7 @@ func deleteUser(c *call) error {
 	}
 	var done erasure
 	for _, step := range []func(context.Context, string, *erasure) error{
-		c.eraseKeys, c.eraseSchedules, c.eraseBatches, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys,
+		c.eraseKeys, c.eraseSchedules, c.eraseBatches, c.eraseEndpoints, c.eraseJobs, c.erasePods, c.eraseTemplates, c.eraseVolumes, c.eraseRegistries, c.eraseSSHKeys, c.eraseSecrets,
 	} {
 		if err := step(c.r.Context(), name, &done); err != nil {
 			return err
@@ -219,6 +221,17 @@ func (c *call) eraseRegistries(ctx context.Context, user string, done *erasure) 
 		return err
 	}
 	return eraseEach(list, &done.Registries, &done.Waiting, func(r registries.Registry) error { return c.Registries.Delete(ctx, user, r.ID) })
+}
+
+func (c *call) eraseSecrets(ctx context.Context, user string, done *erasure) error {
+	if c.Secrets == nil {
+		return nil
+	}
+	list, err := c.Secrets.List(ctx, user)
+	if err != nil {
+		return err
+	}
+	return eraseEach(list, &done.Secrets, nil, func(s secrets.Secret) error { return c.Secrets.Delete(ctx, user, s.ID) })
 }
 
 func (c *call) eraseSSHKeys(ctx context.Context, user string, done *erasure) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -34,6 +35,8 @@ type Services struct {
 	Volumes    *volumes.Service
 	Templates  *templates.Service
 	SSHKeys    *sshkeys.Service
+	// Secrets has the values of variables of Pods and of workers of Jobs.
+	Secrets *secrets.Service
 	// Accounts manages keys that users create by requests. Options.Auth must accept these
 	// keys: AnyOf combines StoredKeys with other keys.
 	Accounts *accounts.Service
@@ -241,6 +244,8 @@ func (s *Services) has(a Area) bool {
 		return s.Templates != nil
 	case AreaSSHKeys:
 		return s.SSHKeys != nil
+	case AreaSecrets:
+		return s.Secrets != nil
 	case AreaKeys:
 		return s.Accounts != nil
 	case AreaBilling:

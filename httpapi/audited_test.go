@@ -64,6 +64,7 @@ func TestChangesAndRefusalsAreKeptAndNothingElse(t *testing.T) {
 			{"POST", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, root, "change root createEndpoint {}  Created"},
 			{"POST", "/v2/account/keys", `{"user":"carol","scopes":["*"]}`, root, "change root createKey {} carol Created"},
 			{"PUT", "/v2/account/ssh-keys", `{"keys":[]}`, root, "change root updateSshKeys   OK"},
+			{"POST", "/v2/account/secrets", `{"name":"n","value":"v"}`, root, "change root createSecret {}  Created"},
 			{"PUT", "/v2/account/ssh-keys", `{"keys":1}`, root, ""}, // it changes nothing
 			{"DELETE", "/v2/registries/nothere", "", root, ""},
 			{"POST", "/v2/clusters", "{}", root, ""},

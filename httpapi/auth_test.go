@@ -204,8 +204,12 @@ var needs = map[string][]string{
 	"GET /v2/templates": podReaders, "POST /v2/templates": podWriters, "GET /v2/templates/{}": podReaders,
 	"PATCH /v2/templates/{}": podWriters, "DELETE /v2/templates/{}": podWriters,
 	"GET /v2/account/ssh-keys": podReaders, "PUT /v2/account/ssh-keys": podWriters,
+	"GET /v2/account/secrets": secretReaders, "POST /v2/account/secrets": secretWriters,
+	"GET /v2/account/secrets/{}": secretReaders, "PATCH /v2/account/secrets/{}": secretWriters, "DELETE /v2/account/secrets/{}": secretWriters,
 	"GET /v2/account/keys": keyManagers, "POST /v2/account/keys": keyManagers, "GET /v2/account/keys/{}": keyManagers,
 	"PATCH /v2/account/keys/{}": keyManagers, "DELETE /v2/account/keys/{}": keyManagers, "POST /v2/account/keys/{}/rotate": keyManagers,
+	"GET /v2/global-volumes": podReaders, "POST /v2/global-volumes": podWriters, "GET /v2/global-volumes/{}": podReaders,
+	"PATCH /v2/global-volumes/{}": podWriters, "DELETE /v2/global-volumes/{}": podWriters,
 	"GET /v2/network-volumes": podReaders, "POST /v2/network-volumes": podWriters, "GET /v2/network-volumes/{}": podReaders,
 	"PATCH /v2/network-volumes/{}": podWriters, "DELETE /v2/network-volumes/{}": podWriters,
 	"POST /v2/{}/run": runners, "POST /v2/{}/runsync": runners, "POST /v2/{}/cancel/{}": runners,
@@ -233,13 +237,15 @@ var (
 	keyManagers     = []string{"*", "operator"}
 	registryReaders = []string{"*", "registries:read", "registries:write"}
 	registryWriters = []string{"*", "registries:write"}
+	secretReaders   = []string{"*", "secrets:read", "secrets:write"}
+	secretWriters   = []string{"*", "secrets:write"}
 	operators       = []string{"operator"}
 	runners         = []string{"*", "endpoint:idle:run", "endpoint:*:run"}
 	readers         = append([]string{"endpoint:idle:read", "endpoint:*:read"}, runners...)
 )
 
 var scopes = []string{
-	"none", "*", "pods:read", "pods:write", "registries:read", "registries:write", "endpoints:read", "endpoints:write",
+	"none", "*", "pods:read", "pods:write", "registries:read", "registries:write", "secrets:read", "secrets:write", "endpoints:read", "endpoints:write",
 	"endpoint:idle:read", "endpoint:idle:run", "endpoint:*:read", "endpoint:*:run", "endpoint:echo:read", "endpoint:echo:run", "operator",
 }
 

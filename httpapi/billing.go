@@ -15,7 +15,7 @@ func billingOperations() []operation {
 		op("listPodBilling", "GET /v2/billing/pods", ScopePodsRead, podBilling, byOwner),
 		op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling, byOwner),
 		op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling, byOwner),
-		absent("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, noPublicEndpoints),
+		op("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, publicBilling, byOwner),
 		absent("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, noClusters),
 	)
 }
@@ -25,6 +25,7 @@ func (b *describer) describeBilling() map[string]description {
 		"listBilling":              {summary: "Sum up what was used", params: billingParams(""), answers: ok(openapi.For[billingBody[allRecordBody, allMetadata]](&b.Builder))},
 		"listPodBilling":           {summary: "Sum up what pods used", params: billingParams("podId"), answers: ok(openapi.For[billingBody[podRecordBody, podMetadata]](&b.Builder))},
 		"listServerlessBilling":    {summary: "Sum up what workers used", params: billingParams("serverlessId"), answers: ok(openapi.For[billingBody[serverlessRecordBody, serverlessMetadata]](&b.Builder))},
+		"listEndpointBilling":      {summary: "Sum up what public endpoints used", text: "There are none here: the report is empty.", params: billingParams(""), answers: ok(openapi.For[billingBody[publicRecordBody, publicMetadata]](&b.Builder))},
 		"listNetworkVolumeBilling": {summary: "Sum up what network volumes used", params: billingParams("networkVolumeId"), answers: ok(openapi.For[billingBody[volumeRecordBody, volumeMetadata]](&b.Builder))},
 	}
 }
@@ -175,6 +176,34 @@ func serverlessBilling(c *call) error {
 		func(s billingSummary) serverlessMetadata {
 			s.query.EndpointID = s.id
 			return serverlessMetadata{s.query, s.records, s.unique, serverlessAmountsOf(s.total)}
+		})
+}
+
+type publicAmounts struct {
+	TotalAmount float64 `json:"totalAmount"`
+}
+
+type publicRecordBody struct {
+	rangeBody
+	publicAmounts
+}
+
+type publicMetadata struct {
+	Query       billingQueryBody `json:"query"`
+	RecordCount int              `json:"recordCount"`
+	Totals      publicAmounts    `json:"totals"`
+}
+
+// publicUsage is of public endpoints, which nobody has here.
+const publicUsage pods.UsageKind = "public"
+
+func publicBilling(c *call) error {
+	return report(c, publicUsage, "",
+		func(x billing.Record) publicRecordBody {
+			return publicRecordBody{rangeOf(x.Start, x.End), publicAmounts{totalOf(x.Amounts)}}
+		},
+		func(s billingSummary) publicMetadata {
+			return publicMetadata{s.query, s.records, publicAmounts{totalOf(s.total)}}
 		})
 }
 

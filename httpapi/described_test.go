@@ -20,6 +20,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -32,7 +33,7 @@ import (
 func allServices() httpapi.Services {
 	return httpapi.Services{
 		Pods: new(pods.Service), Registries: new(registries.Service), Jobs: serverless.New(memory.NewJobs(), memory.NewEndpoints(), withSchedules(&serverless.Options{}, nil)), Volumes: new(volumes.Service),
-		Templates: new(templates.Service), SSHKeys: new(sshkeys.Service), Accounts: new(accounts.Service), Billing: new(billing.Service),
+		Templates: new(templates.Service), SSHKeys: new(sshkeys.Service), Secrets: new(secrets.Service), Accounts: new(accounts.Service), Billing: new(billing.Service),
 		Budgets: budget.NewLedger(nil),
 	}
 }

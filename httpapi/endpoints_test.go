@@ -312,6 +312,13 @@ func endpointRefusals() []refusal {
 		{"DELETE /v2/serverless/shared", "", 403, "the endpoint belongs to the service's configuration and cannot be changed", nil},
 		{"DELETE /v2/serverless/{id}", "", 403, "access denied", reader},
 
+		{"GET /v2/serverless/{id}/builds", "", 404, "endpoint not found", bob},
+		{"GET /v2/serverless/nothere/builds", "", 404, "endpoint not found", nil},
+		{"GET /v2/serverless/{id}/builds?limit=101", "", 422, "limit must be an integer from 1 to 100", nil},
+		{"GET /v2/serverless/{id}/builds", "", 401, "invalid or expired token", []string{as(oldKey)}},
+		{"GET /v2/serverless/{id}/builds/x", "", 404, "endpoint not found", bob},
+		{"GET /v2/serverless/{id}/builds/x", "", 404, "build not found", nil},
+		{"GET /v2/serverless/{id}/builds/x", "", 401, "invalid or expired token", []string{as(oldKey)}},
 		{"GET /v2/serverless/{id}/releases", "", 404, "endpoint not found", bob},
 		{"GET /v2/serverless/nothere/releases", "", 404, "endpoint not found", nil},
 		{"GET /v2/serverless/{id}/releases", "", 401, "invalid or expired token", []string{as(oldKey)}},

@@ -222,5 +222,5 @@ func ExampleParseScope() {
 	fmt.Println(err)
 	// Output:
 	// endpoint * true <nil>
-	// httpapi: unknown scope "pods:delete": must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)
+	// httpapi: unknown scope "pods:delete": must be *, operator, read or write of pods, registries, secrets or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)
 }

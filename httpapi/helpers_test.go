@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -42,10 +43,10 @@ const (
 func keys(now func() time.Time) []httpapi.Key {
 	all := []string{"*"}
 	return []httpapi.Key{
-		{Secret: aliceKey, User: "alice", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}},
-		{Secret: bobKey, User: "bob", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}},
-		{Secret: aliceFree, User: "alice", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}, Exempt: true},
-		{Secret: bobFree, User: "bob", Scopes: []string{"pods:write", "registries:write", "endpoint:*:run"}, Exempt: true},
+		{Secret: aliceKey, User: "alice", Scopes: []string{"pods:write", "registries:write", "secrets:write", "endpoint:*:run"}},
+		{Secret: bobKey, User: "bob", Scopes: []string{"pods:write", "registries:write", "secrets:write", "endpoint:*:run"}},
+		{Secret: aliceFree, User: "alice", Scopes: []string{"pods:write", "registries:write", "secrets:write", "endpoint:*:run"}, Exempt: true},
+		{Secret: bobFree, User: "bob", Scopes: []string{"pods:write", "registries:write", "secrets:write", "endpoint:*:run"}, Exempt: true},
 		{Secret: adminFree, User: "admin", Scopes: all, Exempt: true},
 		{Secret: operatorFree, User: "root", Scopes: []string{"*", "operator"}, Exempt: true},
 		{Secret: oldKey, User: "alice", Scopes: all, Expires: now()},
@@ -85,9 +86,11 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	})
 	account := accounts.New(keyStore, &accounts.Options{Rand: rand.NewChaCha8([32]byte{7})})
 	keyring := sshkeys.New(sshStore)
+	secretStore := memory.NewSecrets()
+	values := secrets.New(secretStore, nil)
 	rt := memory.NewRuntime(&memory.RuntimeOptions{Seed: 1, Scripts: containerScripts()})
 	p, err := pods.New(podStore, cat, pods.SimulatedHosts(cat, rt), &pods.Options{
-		Rand: rand.NewChaCha8([32]byte{2}), Secrets: regs, Volumes: vols, Templates: tmpl, Keys: keyring, Meter: bills,
+		Rand: rand.NewChaCha8([32]byte{2}), Secrets: regs, EnvSecrets: values, Volumes: vols, Templates: tmpl, Keys: keyring, Meter: bills,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +102,8 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 	}
 	auth := httpapi.AnyOf(known, httpapi.StoredKeys(account))
 	w.jobs = serverless.New(queue, eps, withSchedules(&serverless.Options{Rand: rand.NewChaCha8([32]byte{3})}, auth))
-	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Billing: bills, Accounts: account}
-	w.services.Budgets = budget.NewLedger(w.budgets, podStore, regStore, volStore, tmplStore, keyStore, sshStore, queue, eps)
+	w.services = httpapi.Services{Pods: p, Registries: regs, Jobs: w.jobs, Volumes: vols, Templates: tmpl, SSHKeys: keyring, Secrets: values, Billing: bills, Accounts: account}
+	w.services.Budgets = budget.NewLedger(w.budgets, podStore, regStore, volStore, tmplStore, keyStore, sshStore, secretStore, queue, eps)
 	w.options = httpapi.Options{Auth: auth}
 	if set != nil {
 		set(&w.options)

@@ -76,6 +76,7 @@ const (
 	AreaBilling    Area = "billing"
 	AreaClusters   Area = "clusters"
 	AreaRegistries Area = "registries"
+	AreaSecrets    Area = "secrets"
 	AreaEndpoints  Area = "endpoints"
 	AreaCatalog    Area = "catalog"
 	AreaJobs       Area = "jobs"
@@ -107,6 +108,8 @@ const (
 	ScopePodsWrite       Scope = "pods:write"
 	ScopeRegistriesRead  Scope = "registries:read"
 	ScopeRegistriesWrite Scope = "registries:write"
+	ScopeSecretsRead     Scope = "secrets:read"
+	ScopeSecretsWrite    Scope = "secrets:write"
 	ScopeEndpointsRead   Scope = "endpoints:read"
 	ScopeEndpointsWrite  Scope = "endpoints:write"
 	ScopeEndpointRead    Scope = "endpoint:{endpoint}:read"
@@ -159,15 +162,18 @@ var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
 		volumeOperations(),
+		globalVolumeOperations(),
 		templateOperations(),
 		sshKeyOperations(),
 		keyOperations(),
+		secretOperations(),
 		limitOperations(),
 		billingOperations(),
 		absentOperations(),
 		registryOperations(),
 		endpointOperations(),
 		endpointWorkerOperations(),
+		buildOperations(),
 		endpointJobOperations(),
 		queueSettingsOperations(),
 		deliveryOperations(),
@@ -271,7 +277,6 @@ func group(a API, about Area, rows ...operation) []operation {
 }
 
 var (
-	noClusters        = problem.New(problem.NotFound, "Clusters are not offered by this service.")
-	noDelegations     = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
-	noPublicEndpoints = problem.New(problem.NotFound, "Public endpoints are not offered by this service.")
+	noClusters    = problem.New(problem.NotFound, "Clusters are not offered by this service.")
+	noDelegations = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
 )

@@ -91,6 +91,9 @@ func (c *call) recordOwner() (string, error) {
 	if c.Registries != nil {
 		find[AreaRegistries] = c.Registries.Owner
 	}
+	if c.Secrets != nil {
+		find[AreaSecrets] = c.Secrets.Owner
+	}
 	if f := find[c.op.Area]; f != nil && id != "" {
 		return f(ctx, id)
 	}

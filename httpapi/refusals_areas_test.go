@@ -35,6 +35,15 @@ func moreRefusals() []refusal {
 		{"DELETE /v2/network-volumes/nothere", "", 404, "network volume not found", nil},
 		{"DELETE /v2/network-volumes/{bobvol}", "", 404, "network volume not found", nil},
 		{"DELETE /v2/network-volumes/vol1", "", 400, "network volume is in use by a pod or an endpoint; a terminated pod uses it until its processes have ended", nil},
+		{"GET /v2/global-volumes", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/global-volumes", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/global-volumes?limit=0", "", 422, "limit must be an integer from 1 to 1000", nil},
+		{"POST /v2/global-volumes", `{"name":"g"}`, 400, "Global volumes are not offered by this service: create a network volume.", nil},
+		{"POST /v2/global-volumes", `{"name":"g"}`, 401, "missing bearer token", []string{"Authorization:"}},
+		{"POST /v2/global-volumes", `{"name":"g"}`, 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/billing/endpoints", "", 401, "missing bearer token", []string{"Authorization:"}},
+		{"GET /v2/billing/endpoints", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
+		{"GET /v2/billing/endpoints?bucketSize=minute", "", 422, "bucketSize must be one of hour, day, week, month, year", nil},
 		{"GET /v2/templates", "", 401, "missing bearer token", []string{"Authorization:"}},
 		{"GET /v2/templates", "", 401, "invalid or expired token", []string{"Authorization: Bearer nobody"}},
 		{"GET /v2/templates", "", 401, "malformed authorization header", []string{"Authorization: Basic YTpi"}},
@@ -125,7 +134,8 @@ func balanceRefusals() (rows []refusal) {
 func absentRefusals() (rows []refusal) {
 	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
 	for request, want := range map[string]string{
-		"GET /v2/billing/clusters": clusters, "GET /v2/billing/endpoints": "Public endpoints are not offered by this service.",
+		"GET /v2/billing/clusters": clusters,
+		"GET /v2/global-volumes/g": "global volume not found", "PATCH /v2/global-volumes/g": "global volume not found", "DELETE /v2/global-volumes/g": "global volume not found",
 		"GET /v2/clusters": clusters, "POST /v2/clusters": clusters, "GET /v2/clusters/c": clusters, "PATCH /v2/clusters/c": clusters,
 		"DELETE /v2/clusters/c": clusters, "GET /v2/clusters/c/pods": clusters,
 		"GET /v2/registries/delegations": delegations, "POST /v2/registries/delegations": delegations, "DELETE /v2/registries/delegations/d": delegations,

@@ -68,6 +68,10 @@ func newFixture(w *testAPI) *fixture {
 		w.t.Helper()
 		return w.want(200, "POST", "/v2/idle/batch", body, "Authorization: Bearer "+key).field("id")
 	}
+	secret := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/account/secrets", `{"name":"hush","value":"v"}`, "Authorization: Bearer "+key).field("id")
+	}
 	used := registry(aliceFree)
 	gone := pod(aliceFree, gpuPod)
 	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
@@ -83,6 +87,7 @@ func newFixture(w *testAPI) *fixture {
 		"{bobs}", pod(bobFree, gpuPod),
 		"{bobreg}", registry(bobFree), "{free}", registry(aliceFree),
 		"{queued}", job(aliceFree, "/v2/idle/run", `{"n":1}`), "{bobjob}", job(bobFree, "/v2/idle/run", `{"n":2}`),
+		"{secret}", secret(aliceFree), "{bobsecret}", secret(bobFree),
 		"{bobvol}", volume(bobFree), "{vol}", volume(aliceFree),
 		"{bobtpl}", template(bobFree), "{tpl}", template(aliceFree),
 		"{done}", job(aliceFree, "/v2/echo/runsync", `{}`), "{unhappy}", job(aliceFree, "/v2/echo/runsync", `{"do":"fail"}`),
@@ -101,7 +106,7 @@ func newFixture(w *testAPI) *fixture {
 func (f *fixture) state() string {
 	var b strings.Builder
 	for _, key := range []string{aliceFree, bobFree} {
-		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/idle/schedules", "/v2/idle/batch"} {
+		for _, path := range []string{"/v2/pods", "/v2/registries", "/v2/network-volumes", "/v2/templates", "/v2/account/ssh-keys", "/v2/account/secrets", "/v2/idle/schedules", "/v2/idle/batch"} {
 			b.WriteString(f.want(200, "GET", path, "", "Authorization: Bearer "+key).body)
 		}
 	}
@@ -161,7 +166,7 @@ func matchesOperation(op, request string) bool {
 }
 
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), eventRefusals(), batchRefusals())
+	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), secretRefusals(), eventRefusals(), batchRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}

@@ -26,6 +26,7 @@ type Options struct {
 	Clock           Clock         // default: the system's
 	Rand            io.Reader     // ids; default crypto/rand; read by one caller at a time
 	Secrets         PullSecrets   // default: no credential exists
+	EnvSecrets      EnvSecrets    // values for variables; default: variables are as they were written
 	Volumes         Volumes       // default: no network volume exists
 	Templates       Templates     // default: no template exists
 	Keys            PublicKeys    // of users, for startSsh; default: nobody has any
@@ -66,24 +67,25 @@ type Options struct {
 // Its methods change the desired state and return; [Service.Run], or calls of [Service.Step],
 // do the rest. For pods of another user they return ErrNotFound.
 type Service struct {
-	store     PodStore
-	placer    *Placer
-	hosts     map[string]*Host // of the placer
-	order     []*Host
-	clock     Clock
-	secrets   PullSecrets
-	volumes   Volumes
-	templates Templates
-	keys      PublicKeys
-	meter     Meter
-	domain    string
-	queue     bool
-	grace     time.Duration
-	foreign   func(string) bool
-	log       *slog.Logger
-	observer  telemetry.Observer // may be nil
-	runs      runs
-	calls     calls
+	store      PodStore
+	placer     *Placer
+	hosts      map[string]*Host // of the placer
+	order      []*Host
+	clock      Clock
+	secrets    PullSecrets
+	envSecrets EnvSecrets // may be nil
+	volumes    Volumes
+	templates  Templates
+	keys       PublicKeys
+	meter      Meter
+	domain     string
+	queue      bool
+	grace      time.Duration
+	foreign    func(string) bool
+	log        *slog.Logger
+	observer   telemetry.Observer // may be nil
+	runs       runs
+	calls      calls
 
 	shared *shared // nil: this program is alone on the store
 	reach  func(server, address string) (LogReader, Sampler)
@@ -109,7 +111,7 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 	}
 	s := &Service{
 		store: store, placer: placer, hosts: placer.hosts, order: placer.order,
-		clock: opt.Clock, secrets: opt.Secrets, volumes: opt.Volumes,
+		clock: opt.Clock, secrets: opt.Secrets, envSecrets: opt.EnvSecrets, volumes: opt.Volumes,
 		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.WaitForCapacity,
 		grace:   cmp.Or(opt.Grace, time.Second),

@@ -201,9 +201,16 @@ func (s *Service) assignHost(ctx context.Context, p *Pod, now time.Time) error {
 // ensure makes the host create or start the container.
 func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) error {
 	s.loop.clearStop(p.ID)
-	spec, err := s.spec(ctx, h, p)
+	with, missing, err := s.withSecrets(ctx, p)
+	if errors.Is(err, ErrSecretTooLong) {
+		return s.failStart(ctx, h, p, problem.Of(err).Detail, now)
+	}
+	if err != nil {
+		return s.scheduleRetry(ctx, p, "start", err, now)
+	}
+	spec, err := s.spec(ctx, h, with)
 	if problem.KindOf(err) == problem.NotFound {
-		return s.failMissingCredential(ctx, h, p, now)
+		return s.failStart(ctx, h, p, "registry credential "+p.Want.Applied.Registry+" does not exist any more", now)
 	}
 	if err == nil {
 		err = s.call("ensure", h.ID, p.ID, func() error { return h.Runtime.Ensure(ctx, spec) })
@@ -217,6 +224,7 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 			return false
 		}
 		p.runAccepted(now)
+		p.noteMissing(missing, now)
 		for _, st := range reported {
 			p.observe(st, now)
 		}
@@ -225,9 +233,9 @@ func (s *Service) ensure(ctx context.Context, h *Host, p *Pod, now time.Time) er
 	return err
 }
 
-// failMissingCredential fails a pod whose registry credential does not exist any more. If it
-// still has a container, that is an older one, which is not wanted any more.
-func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, now time.Time) error {
+// failStart fails a pod that no host can start, such as one whose registry credential does not exist
+// any more. If it still has a container, that is an older one, which is not wanted any more.
+func (s *Service) failStart(ctx context.Context, h *Host, p *Pod, reason string, now time.Time) error {
 	if err := s.stopContainer(ctx, h, p); err != nil {
 		return s.scheduleRetry(ctx, p, "stop", err, now)
 	}
@@ -237,7 +245,7 @@ func (s *Service) failMissingCredential(ctx context.Context, h *Host, p *Pod, no
 			return false
 		}
 		p.Seen.Gen, p.Seen.Run = was.Gen, was.Run
-		p.finishRun(Errored, "registry credential "+p.Want.Applied.Registry+" does not exist any more", now)
+		p.finishRun(Errored, reason, now)
 		return true
 	})
 	return err

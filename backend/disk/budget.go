@@ -7,6 +7,7 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -34,6 +35,7 @@ func (e *engine) countRecords() {
 	e.templates.count(e, func(_ string, v *templates.Template) budget.Holding { return v.Holding() })
 	e.sshKeys.count(e, func(owner string, v *[]string) budget.Holding { return sshkeys.Holding(owner, *v) })
 	e.accounts.count(e, func(_ string, v *accounts.Key) budget.Holding { return v.Holding() })
+	e.secrets.count(e, func(_ string, v *secrets.Secret) budget.Holding { return v.Holding() })
 	e.schedules.count(e, func(_ string, v *schedules.Schedule) budget.Holding { return v.Holding() })
 	e.batches.count(e, func(_ string, v *batches.Batch) budget.Holding { return v.Holding() })
 	e.limit(e.s.limits.Load())

@@ -121,7 +121,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySchedule, keyBatch, keyUse, keyKeyed, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySecret, keySchedule, keyBatch, keyUse, keyKeyed, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -182,6 +182,8 @@ func (i *inspection) legible(key, value []byte) {
 	case err == nil:
 	case key[0] == keyPod && i.e.withoutSealed(value) != nil:
 		i.fault(key, queue.Ref{}, "what was injected into it cannot be opened, and is lost", unseal)
+	case key[0] == keySecret && errors.Is(err, ErrDamaged):
+		i.fault(key, queue.Ref{}, "its value cannot be opened", remove)
 	case key[0] == keyRegistry && errors.Is(err, ErrDamaged):
 		i.fault(key, queue.Ref{}, "its credential cannot be opened", remove)
 	default:
@@ -240,6 +242,13 @@ func (i *inspection) record(key, v []byte) error {
 		return err
 	case keyAccount:
 		return json.Unmarshal(v, &accounts.Key{})
+	case keySecret:
+		read := wholeSecret
+		if i.e.seals.key == nil {
+			read = decodeSecret
+		}
+		_, err := read(i.e, key, v)
+		return err
 	case keySchedule:
 		_, err := decodeSchedule(i.e, key, v)
 		return err

@@ -13,10 +13,11 @@ import (
 // formatVersion is the format that this program writes. It grows when a program for the
 // previous version could misread the data. Version 2 allows runs above 255, version 3 extras
 // with a trace context, and jobs with the members that say when they are claimed, version 4 logs of
-// leases and the time of the first chunk, version 5 has no files from which tables and logs were restored.
+// leases and the time of the first chunk, version 5 has no files from which tables and logs were restored, version 6
+// has secrets, which a program for version 5 would leave sealed with an old key.
 // Each number that a state got since is a version too.
 const (
-	formatVersion = 5 + queue.StateNumbers - ownNumbers
+	formatVersion = 6 + queue.StateNumbers - ownNumbers
 	oldestFormat  = 1
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
@@ -69,6 +70,7 @@ type engine struct {
 	templates    table[templates.Template]
 	sshKeys      table[[]string]
 	accounts     table[accounts.Key]
+	secrets      table[secrets.Secret]
 	schedules    table[schedules.Schedule]
 	batches      table[batches.Batch]
 	uses         table[pods.Usage]
@@ -275,6 +277,9 @@ func (e *engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.accounts.load(e, keyAccount, decodeJSON[accounts.Key]); err != nil {
+		return err
+	}
+	if err := e.secrets.load(e, keySecret, decodeSecret); err != nil {
 		return err
 	}
 	if err := e.schedules.load(e, keySchedule, decodeSchedule); err != nil {

@@ -23,6 +23,7 @@ const (
 	keyTemplate    = 't' // id
 	keySSHKeys     = 'k' // user
 	keyAccount     = 'y' // id: an API key
+	keySecret      = 'w' // id: the value of variables
 	keySchedule    = 's' // id
 	keyBatch       = 'q' // id
 	keyUse         = 'u' // kind, id, part if there is one, start: a usage record
@@ -156,7 +157,7 @@ var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Deta
 
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
-	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keySchedule: "a schedule", keyBatch: "a batch", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
+	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keySecret: "a secret", keySchedule: "a schedule", keyBatch: "a batch", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
 	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook", keyDead: "a dead letter",
 	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }

@@ -23,12 +23,19 @@ type owned[T any] struct {
 	frees func(old, now *T) bool
 	// encode writes a record that has a secret. Nil: all of it is plain JSON.
 	encode func(seals sealer, key []byte, v *T) ([]byte, error)
+	// kept returns what of a record stays in memory, and whole reads the record from its value on
+	// disk. Nil: all of it stays.
+	kept  func(v T) T
+	whole func(e *engine, key, value []byte) (*T, error)
 }
 
 func (o *owned[T]) stored(e *engine, id string, v T) (change[T], error) {
 	key := textKey(o.kind, id)
 	if o.encode != nil {
 		b, err := o.encode(e.seals, key, &v)
+		if o.kept != nil {
+			v = o.kept(v)
+		}
 		return change[T]{key: key, value: b, v: &v}, err
 	}
 	b, err := json.Marshal(v)
@@ -85,10 +92,30 @@ func (o *owned[T]) get(id string) (v T, err error) {
 	if err != nil {
 		return v, err
 	}
-	if p := o.of(e).get(id); p != nil {
+	p := o.of(e).get(id)
+	if p == nil {
+		return v, e.missing(o.kind, o.notFound)
+	}
+	return o.read(e, id, p)
+}
+
+// read returns a record, of which p is what stays in memory.
+func (o *owned[T]) read(e *engine, id string, p *T) (v T, err error) {
+	if o.whole == nil {
 		return o.clone(*p), nil
 	}
-	return v, e.missing(o.kind, o.notFound)
+	key := textKey(o.kind, id)
+	value, ok, err := e.get(key)
+	if err == nil && !ok {
+		err = o.notFound // deleted just now
+	}
+	if err != nil {
+		return v, err
+	}
+	if p, err = o.whole(e, key, value); err != nil {
+		return v, err
+	}
+	return *p, nil
 }
 
 func (o *owned[T]) list(keep func(*T) bool) ([]T, error) {
@@ -113,7 +140,9 @@ func (o *owned[T]) update(ctx context.Context, id string, fn func(*T) error) (v 
 		if old == nil {
 			return change[T]{}, e.missing(o.kind, o.notFound)
 		}
-		v = o.clone(*old)
+		if v, err = o.read(e, id, old); err != nil {
+			return change[T]{}, err
+		}
 		if err := fn(&v); err != nil {
 			return change[T]{}, err
 		}

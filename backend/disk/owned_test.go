@@ -14,6 +14,8 @@ import (
 	"github.com/podyard/podyard/pods/accounts/accountstest"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/billing/billingtest"
+	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/secrets/secretstest"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/sshkeys/sshkeystest"
 	"github.com/podyard/podyard/pods/templates"
@@ -43,6 +45,13 @@ func TestSchedules(t *testing.T) {
 	schedulestest.TestStore(t, func(t *testing.T) schedules.Store { return memStore(t).Schedules() })
 	t.Run("Reopened", func(t *testing.T) {
 		schedulestest.TestStore(t, func(t *testing.T) schedules.Store { r := newReread(t); return reopenedSchedules{r} })
+	})
+}
+
+func TestSecrets(t *testing.T) {
+	secretstest.TestStore(t, func(t *testing.T) secrets.Store { return memStore(t).Secrets() })
+	t.Run("Reopened", func(t *testing.T) {
+		secretstest.TestStore(t, func(t *testing.T) secrets.Store { return reopenedSecrets{newReread(t)} })
 	})
 }
 
@@ -157,6 +166,41 @@ func (s reopenedBatches) Update(ctx context.Context, id string, fn func(*batches
 
 func (s reopenedBatches) Delete(ctx context.Context, id string) error {
 	return s.r.s.Batches().Delete(ctx, id)
+}
+
+// reopenedSecrets reads what an earlier opening has stored.
+type reopenedSecrets struct{ r *reopeningStore }
+
+func (s reopenedSecrets) Create(ctx context.Context, v secrets.Secret) error {
+	return s.r.s.Secrets().Create(ctx, v)
+}
+
+func (s reopenedSecrets) CreateKeyed(ctx context.Context, v secrets.Secret, r idempotency.Record) error {
+	return s.r.s.Secrets().CreateKeyed(ctx, v, r)
+}
+
+func (s reopenedSecrets) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.r.reopen().Secrets().FindKey(ctx, key)
+}
+
+func (s reopenedSecrets) Get(ctx context.Context, id string) (secrets.Secret, error) {
+	return s.r.reopen().Secrets().Get(ctx, id)
+}
+
+func (s reopenedSecrets) List(ctx context.Context, owner string) ([]secrets.Secret, error) {
+	return s.r.reopen().Secrets().List(ctx, owner)
+}
+
+func (s reopenedSecrets) All(ctx context.Context) ([]secrets.Secret, error) {
+	return s.r.reopen().Secrets().All(ctx)
+}
+
+func (s reopenedSecrets) Update(ctx context.Context, id string, fn func(*secrets.Secret) error) (secrets.Secret, error) {
+	return s.r.s.Secrets().Update(ctx, id, fn)
+}
+
+func (s reopenedSecrets) Delete(ctx context.Context, id string) error {
+	return s.r.s.Secrets().Delete(ctx, id)
 }
 
 type reopenedBilling struct{ r *reopeningStore }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -12,7 +13,8 @@ import (
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is an accounts.Store, volumes.Store, schedules.Store or batches.Store, after its T.
+// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store or batches.Store, after
+// its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
 	o owned[T]
@@ -22,6 +24,7 @@ type Records[T any] struct {
 var (
 	_ accounts.Store  = (*Records[accounts.Key])(nil)
 	_ volumes.Store   = (*Records[volumes.Volume])(nil)
+	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
 	_ templates.Store = (*Templates)(nil)
@@ -42,6 +45,13 @@ func (s *Store) Accounts() *Records[accounts.Key] {
 func (s *Store) Volumes() *Records[volumes.Volume] {
 	all := newRecords(s, keyVolume, func(e *engine) *table[volumes.Volume] { return &e.volumes }, records.Volumes())
 	all.o.frees = func(_, now *volumes.Volume) bool { return now.Deleted } // then its files are removed
+	return all
+}
+
+// Secrets returns the store of secrets. Their values are only on disk, and encrypted.
+func (s *Store) Secrets() *Records[secrets.Secret] {
+	all := newRecords(s, keySecret, func(e *engine) *table[secrets.Secret] { return &e.secrets }, records.Secrets())
+	all.o.encode, all.o.kept, all.o.whole = encodeSecret, secrets.Secret.Listed, wholeSecret
 	return all
 }
 

@@ -37,10 +37,16 @@ func encodeRegistry(seals sealer, key []byte, r *registries.Registry, c registri
 	if err != nil {
 		return nil, err
 	}
-	return append(append(binary.AppendUvarint(nil, uint64(len(plain))), plain...), sealed...), nil
+	return joinSealed(plain, sealed), nil
 }
 
-func splitRegistry(key, value []byte) (plain, sealed []byte, err error) {
+// joinSealed makes a value of a part that everybody may read and a sealed one.
+func joinSealed(plain, sealed []byte) []byte {
+	b := binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64+len(plain)+len(sealed)), uint64(len(plain)))
+	return append(append(b, plain...), sealed...)
+}
+
+func splitSealed(key, value []byte) (plain, sealed []byte, err error) {
 	n, k := binary.Uvarint(value)
 	if k <= 0 || n > uint64(len(value)-k) {
 		return nil, nil, damaged(key)
@@ -49,7 +55,7 @@ func splitRegistry(key, value []byte) (plain, sealed []byte, err error) {
 }
 
 func decodeRegistry(e *engine, key, value []byte) (*registries.Registry, error) {
-	plain, _, err := splitRegistry(key, value)
+	plain, _, err := splitSealed(key, value)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +63,7 @@ func decodeRegistry(e *engine, key, value []byte) (*registries.Registry, error) 
 }
 
 func decodeCredential(seals sealer, key, value []byte) (c registries.Credential, err error) {
-	_, sealed, err := splitRegistry(key, value)
+	_, sealed, err := splitSealed(key, value)
 	if err != nil {
 		return c, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
@@ -247,6 +248,7 @@ func TestSecretsAreNotOnDiskInClear(t *testing.T) {
 	s := memStore(t)
 	ctx := t.Context()
 	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1"}, registries.Credential{Username: "secret-user", Password: "secret-word"}))
+	must(t, s.Secrets().Create(ctx, secrets.Secret{ID: "w1", Value: "secret-value"}))
 	j := newJob("a")
 	j.Extra = []byte(`{"s3Config":{"accessSecret":"secret-s3"}}`)
 	must(t, s.Jobs().Enqueue(ctx, []queue.Job{j}))

@@ -19,7 +19,7 @@ func (e *engine) reseal() error {
 	e.s.opts.Logger.Info("secrets of the store are sealed with another key", "dir", e.s.dir)
 	b := e.db.NewBatch()
 	defer func() { _ = b.Close() }()
-	for _, kind := range []byte{keyRegistry, keyPod, keySchedule, keyBody} {
+	for _, kind := range []byte{keyRegistry, keySecret, keyPod, keySchedule, keyBody} {
 		err := e.loadEach(kind, func(key, value []byte) error {
 			next, err := e.resealed(key, value)
 			if err != nil || next == nil {
@@ -57,6 +57,12 @@ func (e *engine) resealed(key, value []byte) ([]byte, error) {
 			return nil, err
 		}
 		return encodeRegistry(e.seals, key, r, c)
+	case key[0] == keySecret:
+		v, err := wholeSecret(e, key, value)
+		if err != nil {
+			return nil, err
+		}
+		return encodeSecret(e.seals, key, v)
 	case key[0] == keyPod:
 		p, err := decodePod(e, key, value)
 		if err != nil || len(p.Injected) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -19,6 +20,7 @@ func fillSecrets(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
 	must(t, s.Registries().Create(ctx, registries.Registry{ID: "r1", Owner: "alice"}, registries.Credential{Username: "user", Password: "word"}))
+	must(t, s.Secrets().Create(ctx, secrets.Secret{ID: "w1", Owner: "alice", Name: "key", Size: 5, Value: "value"}))
 	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p1", Owner: "alice", Injected: map[string]string{"PASSWORD": "injected"}}))
 	must(t, s.Pods().Create(ctx, &pods.Pod{ID: "p2", Owner: "alice"}))
 	for i := range 3 {
@@ -37,6 +39,9 @@ func wantSecrets(t *testing.T, s *Store) {
 	_, c, err := s.Registries().Get(t.Context(), "r1")
 	if err != nil || c.Username != "user" || c.Password != "word" {
 		t.Errorf("the credential does not open: %v", err)
+	}
+	if v, err := s.Secrets().Get(t.Context(), "w1"); err != nil || v.Value != "value" {
+		t.Errorf("the secret does not open: %v", err)
 	}
 	injected, extras := 0, 0
 	must(t, e.loadEach(keyPod, func(key, value []byte) error {
@@ -102,7 +107,7 @@ func TestARotationThatWasCutOffIsFinishedByTheNextOpening(t *testing.T) {
 	must(t, err)
 	changed := &engine{db: e.db, seals: sealer{next, [][]byte{testKey}}}
 	b := e.db.NewBatch()
-	for _, kind := range []byte{keyRegistry, keyPod, keyBody} {
+	for _, kind := range []byte{keyRegistry, keySecret, keyPod, keyBody} {
 		done := false
 		must(t, e.loadEach(kind, func(key, value []byte) error {
 			sealed, err := changed.resealed(key, value)

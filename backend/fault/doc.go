@@ -6,7 +6,7 @@
 //
 // The name of a call consists of what is wrapped and its method: jobs.Claim, pods.Create,
 // endpoints.Get, registries.List, templates.Public, volumes.Update, accounts.All,
-// schedules.Update, batches.Update, sshkeys.SetSSHKeys, billing.Record, runtime.Ensure. In Rule.Call, '*' matches any
+// secrets.Get, schedules.Update, batches.Update, sshkeys.SetSSHKeys, billing.Record, runtime.Ensure. In Rule.Call, '*' matches any
 // characters.
 //
 // [JobQueue.Damage] makes the input of one job unreadable.

@@ -20,6 +20,8 @@ import (
 	"github.com/podyard/podyard/pods/billing/billingtest"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/podstest"
+	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/secrets/secretstest"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/sshkeys/sshkeystest"
 	"github.com/podyard/podyard/pods/templates"
@@ -52,6 +54,9 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 	t.Run("Volumes", func(t *testing.T) {
 		volumestest.TestStore(t, func(*testing.T) volumes.Store { return fault.Volumes(memory.NewVolumes(), p) })
+	})
+	t.Run("Secrets", func(t *testing.T) {
+		secretstest.TestStore(t, func(*testing.T) secrets.Store { return fault.Secrets(memory.NewSecrets(), p) })
 	})
 	t.Run("Schedules", func(t *testing.T) {
 		schedulestest.TestStore(t, func(*testing.T) schedules.Store { return fault.Schedules(memory.NewSchedules(), p) })

@@ -7,6 +7,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -28,6 +29,11 @@ type VolumeStore struct {
 // An AccountStore is an accounts.Store whose calls fail by a plan.
 type AccountStore struct {
 	records[accounts.Key, accounts.Store]
+}
+
+// A SecretStore is a secrets.Store whose calls fail by a plan.
+type SecretStore struct {
+	records[secrets.Secret, secrets.Store]
 }
 
 // A ScheduleStore is a schedules.Store whose calls fail by a plan.
@@ -56,6 +62,7 @@ var (
 	_ templates.Store = (*TemplateStore)(nil)
 	_ volumes.Store   = (*VolumeStore)(nil)
 	_ accounts.Store  = (*AccountStore)(nil)
+	_ secrets.Store   = (*SecretStore)(nil)
 	_ schedules.Store = (*ScheduleStore)(nil)
 	_ batches.Store   = (*BatchStore)(nil)
 	_ sshkeys.Store   = (*SSHKeyStore)(nil)
@@ -75,6 +82,11 @@ func Volumes(s volumes.Store, p *Plan) *VolumeStore {
 // Accounts wraps a store of API keys.
 func Accounts(s accounts.Store, p *Plan) *AccountStore {
 	return &AccountStore{records[accounts.Key, accounts.Store]{s, p, "accounts."}}
+}
+
+// Secrets wraps a store of secrets.
+func Secrets(s secrets.Store, p *Plan) *SecretStore {
+	return &SecretStore{records[secrets.Secret, secrets.Store]{s, p, "secrets."}}
 }
 
 // Schedules wraps a store of schedules.

@@ -96,11 +96,19 @@ func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list 
 	}
 	for v := it.Next(); v != nil; v = it.Next() {
 		if row := v.(*ownedRow[T]); keep(&row.Value) {
-			list = append(list, s.Clone(row.Value))
+			list = append(list, s.listed(row.Value))
 		}
 	}
 	slices.SortFunc(list, s.Order)
 	return list, nil
+}
+
+// listed returns what lists have of a record.
+func (s *owned[T]) listed(v T) T {
+	if s.Listed != nil {
+		v = s.Listed(v)
+	}
+	return s.Clone(v)
 }
 
 func (s *owned[T]) update(id string, fn func(*T) error) (v T, err error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -13,7 +14,8 @@ import (
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is an accounts.Store, volumes.Store, schedules.Store or batches.Store, after its T.
+// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store or batches.Store, after
+// its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
 	keyed
@@ -25,6 +27,7 @@ type Records[T any] struct {
 var (
 	_ accounts.Shared = (*Records[accounts.Key])(nil)
 	_ volumes.Store   = (*Records[volumes.Volume])(nil)
+	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
 	_ templates.Store = (*Templates)(nil)
@@ -40,6 +43,9 @@ func NewAccounts() *Records[accounts.Key] { return newRecords(records.Accounts()
 
 // NewVolumes returns an empty volumes.Store.
 func NewVolumes() *Records[volumes.Volume] { return newRecords(records.Volumes()) }
+
+// NewSecrets returns an empty secrets.Store.
+func NewSecrets() *Records[secrets.Secret] { return newRecords(records.Secrets()) }
 
 // NewSchedules returns an empty schedules.Store.
 func NewSchedules() *Records[schedules.Schedule] { return newRecords(records.Schedules()) }

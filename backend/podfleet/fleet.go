@@ -51,6 +51,8 @@ import (
 type Options struct {
 	// Secrets finds registry credentials. Default: there are none.
 	Secrets pods.PullSecrets
+	// EnvSecrets finds values for variables. Default: variables are as they were written.
+	EnvSecrets pods.EnvSecrets
 	// Volumes finds network volumes. Default: there are none.
 	Volumes pods.Volumes
 	// Server is pods.Options.ServerInstance, or else ServerName, where several servers have
@@ -70,6 +72,7 @@ type Fleet struct {
 	store   pods.PodStore
 	placer  *pods.Placer
 	secrets pods.PullSecrets // may be nil
+	values  pods.EnvSecrets  // may be nil
 	volumes pods.Volumes     // may be nil
 	server  string           // empty: the only one
 	inline  bool             // Options.Deterministic
@@ -100,7 +103,7 @@ func New(store pods.PodStore, c catalog.Catalog, hosts []pods.Host, o *Options) 
 	if err != nil {
 		return nil, fmt.Errorf("podfleet: %w", err)
 	}
-	return &Fleet{store: store, placer: placer, secrets: o.Secrets, volumes: o.Volumes, server: o.Server, inline: o.Deterministic, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
+	return &Fleet{store: store, placer: placer, secrets: o.Secrets, values: o.EnvSecrets, volumes: o.Volumes, server: o.Server, inline: o.Deterministic, reservations: map[string]*workerReservation{}, ports: map[string][]pods.PortMapping{}}, nil
 }
 
 const podIDPrefix = "worker."
@@ -151,6 +154,10 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	publish(&spec, w.Listener)
 	if spec.Credential, err = f.credential(ctx, w); err != nil {
 		return err
+	}
+	// A secret that does not exist is empty; who starts workers has no log for them.
+	if w.Container.Env, _, err = pods.ExpandSecrets(ctx, f.values, w.Owner, w.Container.Env); err != nil {
+		return fmt.Errorf("podfleet: environment of a worker of %q: %w", w.Endpoint, err)
 	}
 	volumes, err := f.volumesOf(ctx, &w)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/internal/postgrestest"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
@@ -328,13 +329,17 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	url := postgresql.Database(t)
 	one, two := bytes.Repeat([]byte("1"), postgres.KeySize), bytes.Repeat([]byte("2"), postgres.KeySize)
 	add := func(s *postgres.Store, id string) error {
-		return s.Registries().Create(t.Context(), registries.Registry{ID: id}, registries.Credential{Username: "u", Password: registries.Secret("pw" + id)})
+		made := s.Registries().Create(t.Context(), registries.Registry{ID: id}, registries.Credential{Username: "u", Password: registries.Secret("pw" + id)})
+		return errors.Join(made, s.Secrets().Create(t.Context(), secrets.Secret{ID: id, Value: secrets.Value("value" + id)}))
 	}
 	has := func(s *postgres.Store, ids ...string) {
 		t.Helper()
 		for _, id := range ids {
 			if _, c, err := s.Registries().Get(t.Context(), id); err != nil || c.Password != registries.Secret("pw"+id) {
 				t.Errorf("Get(%s) = %q, %v", id, string(c.Password), err)
+			}
+			if v, err := s.Secrets().Get(t.Context(), id); err != nil || v.Value != secrets.Value("value"+id) {
+				t.Errorf("the secret %s has a value of %d bytes, %v", id, len(v.Value), err)
 			}
 		}
 	}

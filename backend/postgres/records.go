@@ -7,6 +7,7 @@ import (
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
@@ -14,7 +15,7 @@ import (
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is a volumes.Store, schedules.Store or batches.Store, after its T.
+// Records is a volumes.Store, secrets.Store, schedules.Store or batches.Store, after its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
 	keyFinder
@@ -23,6 +24,7 @@ type Records[T any] struct {
 
 var (
 	_ volumes.Store   = (*Records[volumes.Volume])(nil)
+	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
 	_ accounts.Shared = (*Accounts)(nil)
@@ -37,6 +39,15 @@ func newRecords[T any](s *Store, table string, k records.Kind[T]) *Records[T] {
 func (s *Store) Volumes() *Records[volumes.Volume] {
 	all := newRecords(s, "volumes", records.Volumes())
 	all.r.sized = true // a deleted one takes nothing
+	return all
+}
+
+// Secrets returns the store of secrets. Their values are encrypted, and no list reads them.
+func (s *Store) Secrets() *Records[secrets.Secret] {
+	all := newRecords(s, "secrets", records.Secrets())
+	all.r.sized = true
+	all.r.hide = func(v secrets.Secret) (secrets.Secret, []byte, error) { return v, []byte(v.Value), nil }
+	all.r.show = func(v *secrets.Secret, secret []byte) error { v.Value = secrets.Value(secret); return nil }
 	return all
 }
 

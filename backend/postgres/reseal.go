@@ -17,7 +17,7 @@ type sealedColumn struct {
 }
 
 // sealedColumns are all of them; each is called secret.
-var sealedColumns = []sealedColumn{{"pods", "id"}, {"registries", "id"}, {"schedules", "id"}, {"server_secrets", "name"}}
+var sealedColumns = []sealedColumn{{"pods", "id"}, {"registries", "id"}, {"secrets", "id"}, {"schedules", "id"}, {"server_secrets", "name"}}
 
 // sealName is the name that the secret of a row is bound to.
 func sealName(table string, id []byte) []byte { return append([]byte(table+"/"), id...) }

@@ -16,7 +16,7 @@ var _ stores.Store = (*Store)(nil)
 func (s *Store) Stores() stores.Set {
 	return stores.Set{
 		Pods: s.Pods(), Registries: s.Registries(), Volumes: s.Volumes(), Templates: s.Templates(),
-		SSHKeys: s.SSHKeys(), Accounts: s.Accounts(), Billing: s.Billing(),
+		SSHKeys: s.SSHKeys(), Secrets: s.Secrets(), Accounts: s.Accounts(), Billing: s.Billing(),
 		Endpoints: s.Endpoints(), Jobs: s.Jobs(), Schedules: s.Schedules(), Batches: s.Batches(),
 		Servers: s.Servers(), Presence: s.Presence(),
 		Counters: []budget.Counter{s},

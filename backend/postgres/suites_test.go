@@ -16,6 +16,8 @@ import (
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/billing/billingtest"
 	"github.com/podyard/podyard/pods/podstest"
+	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/secrets/secretstest"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/sshkeys/sshkeystest"
 	"github.com/podyard/podyard/pods/templates"
@@ -121,6 +123,15 @@ func TestAccounts(t *testing.T) {
 		accountstest.TestStore(t, func(t *testing.T) accounts.Store {
 			s := fresh(t)
 			return accountTurns{func() *postgres.Accounts { return s.next().Accounts() }}
+		})
+	})
+}
+
+func TestSecrets(t *testing.T) {
+	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
+		secretstest.TestStore(t, func(t *testing.T) secrets.Store {
+			s := fresh(t)
+			return records[*postgres.Records[secrets.Secret], secrets.Secret](func() *postgres.Records[secrets.Secret] { return s.next().Secrets() })
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -45,6 +46,7 @@ type Set struct {
 	Volumes    volumes.Store
 	Templates  templates.Store
 	SSHKeys    sshkeys.Store
+	Secrets    secrets.Store  // values of variables of Pods and of workers
 	Accounts   accounts.Store // keys, in addition to Keys or API.Auth of server.Options
 	Billing    billing.Store
 	Endpoints  endpoints.Store

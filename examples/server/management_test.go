@@ -44,6 +44,7 @@ func TestManagementCallsOfTheNewerPackageWorkUnchanged(t *testing.T) {
 		"no host":  true,
 		"template": []any{"a", "b"},
 		"volumes":  true,
+		"globals":  []any{},
 	}
 	if diff := cmp.Diff(want, lastLine[obj](t, cmd)); diff != "" {
 		t.Errorf("what the client got (-want +got):\n%s", diff)

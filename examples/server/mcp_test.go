@@ -160,7 +160,6 @@ var elsewhere = []struct {
 	says  string
 	tools map[string]obj
 }{
-	{"there are no public endpoints", "not offered", map[string]obj{"list-endpoint-billing": {}}},
 	{"there are no clusters", "not offered", map[string]obj{
 		"list-cluster-billing": {}, "list-clusters": {}, "get-cluster": {"id": "x"}, "list-cluster-pods": {"id": "x"}, "delete-cluster": {"id": "x"},
 		"create-cluster": {"body": obj{"name": "c"}}, "update-cluster": {"id": "x", "body": obj{"name": "c"}},
@@ -168,9 +167,7 @@ var elsewhere = []struct {
 	{"credentials for images are not delegated", "not offered", map[string]obj{
 		"list-delegations": {}, "create-delegation": {"body": obj{"name": "d"}}, "revoke-delegation": {"id": "x"},
 	}},
-	{"images are not built here", "The requested path was not found.", map[string]obj{
-		"list-endpoint-builds": {"id": "echo"}, "get-endpoint-build": {"id": "echo", "buildId": "x"},
-	}},
+	{"images are not built here", "build not found", map[string]obj{"get-endpoint-build": {"id": "echo", "buildId": "x"}}},
 	{"GraphQL is not served: neither the hub nor public endpoints nor the stock by CUDA version", "The requested path was not found.", map[string]obj{
 		"get-capacity": {}, "list-hub-repos": {}, "deploy-hub-repo": {"repo": "a/b"}, "list-public-endpoints": {},
 	}},
@@ -188,6 +185,11 @@ func TestTheMCPServersToolsWorkUnchanged(t *testing.T) {
 	endpoint := a.endpoints()
 	a.jobs(endpoint)
 	a.billing()
+	for tool, list := range map[string]string{"list-endpoint-builds": "builds", "list-endpoint-billing": "records"} { // there are none
+		if got, ok := a.must(tool, map[string]obj{"list-endpoint-builds": {"id": endpoint}}[tool])[list].([]any); !ok || len(got) != 0 {
+			t.Errorf("%s has %v, want an empty list", tool, got)
+		}
+	}
 	a.must("delete-endpoint", obj{"id": endpoint})
 	a.refuses("get-endpoint", obj{"id": endpoint}, "not found")
 	for _, area := range elsewhere {

@@ -253,6 +253,11 @@ func (b *Billing) Endpoints(ctx context.Context, q BillingQuery) (Bill, error) {
 	return b.report(ctx, "/serverless", "serverlessId", q)
 }
 
+// PublicEndpoints sums up public endpoints, which a server of this package does not have.
+func (b *Billing) PublicEndpoints(ctx context.Context, q BillingQuery) (Bill, error) {
+	return b.report(ctx, "/endpoints", "", q)
+}
+
 // Volumes sums up network volumes.
 func (b *Billing) Volumes(ctx context.Context, q BillingQuery) (Bill, error) {
 	return b.report(ctx, "/network-volumes", "networkVolumeId", q)

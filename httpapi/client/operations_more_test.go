@@ -34,6 +34,23 @@ var accountMethods = map[string]method{
 		k, err := w.Client.Account.RotateKey(ctx, w.key, time.Minute)
 		return is(func(k client.Key) bool { return k.Secret != "" && k.OverlapUntil != nil }, k, err)
 	},
+	"listSecrets": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Account.Secrets(ctx, "S")
+		return has(func(s client.NamedSecret) bool { return s.ID == w.secret && s.Name == "s" && s.ValueSet != nil }, list, err)
+	},
+	"createSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.CreateSecret(ctx, "other", "v", "note")
+		return is(func(s client.NamedSecret) bool { return s.Name == "other" && s.Description == "note" }, s, err)
+	},
+	"getSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.Secret(ctx, w.secret)
+		return is(func(s client.NamedSecret) bool { return s.Name == "s" }, s, err)
+	},
+	"updateSecret": func(ctx context.Context, w *world) error {
+		s, err := w.Client.Account.UpdateSecret(ctx, w.secret, client.SecretSettings{Value: new(client.Secret("w")), Description: new("d")})
+		return is(func(s client.NamedSecret) bool { return s.Description == "d" }, s, err)
+	},
+	"deleteSecret": func(ctx context.Context, w *world) error { return w.Client.Account.DeleteSecret(ctx, w.secret) },
 	"listLimits": func(ctx context.Context, w *world) error {
 		windows, err := w.Client.Account.Windows(ctx)
 		if err := is(func(l map[string][]client.Limit) bool {
@@ -53,6 +70,10 @@ var accountMethods = map[string]method{
 		return is(func(b client.Bill) bool {
 			return len(b.Records) == 1 && b.Records[0].ID == w.pod && !b.Records[0].End.IsZero()
 		}, b, err)
+	},
+	"listEndpointBilling": func(ctx context.Context, w *world) error {
+		b, err := w.Client.Billing.PublicEndpoints(ctx, client.BillingQuery{BucketSize: "hour", LastN: 2})
+		return is(func(b client.Bill) bool { _, ok := b.Totals["totalAmount"]; return ok && len(b.Records) == 0 }, b, err)
 	},
 	"listServerlessBilling": func(ctx context.Context, w *world) error {
 		_, err := w.Client.Billing.Endpoints(ctx, client.BillingQuery{ID: w.endpoint})
@@ -166,6 +187,22 @@ var endpointMethods = map[string]method{
 			return nil
 		}
 		return err
+	},
+	"listEndpointBuilds": func(ctx context.Context, w *world) error {
+		for _, err := range w.Client.Endpoints.Builds(ctx, w.endpoint) {
+			return fmt.Errorf("there is a build: %w", err)
+		}
+		return nil
+	},
+	"getEndpointBuild": func(ctx context.Context, w *world) error {
+		_, err := w.Client.Endpoints.Build(ctx, w.endpoint, "none")
+		return notFound(err)
+	},
+	"listGlobalVolumes": func(ctx context.Context, w *world) error {
+		for _, err := range w.Client.Volumes.Globals(ctx) {
+			return fmt.Errorf("there is a global volume: %w", err)
+		}
+		return nil
 	},
 	"stopWorker": func(ctx context.Context, w *world) error {
 		return notFound(w.Client.Endpoints.StopWorker(ctx, w.endpoint, "none"))

@@ -20,9 +20,9 @@ import (
 type world struct {
 	*apitest.Server
 	*client.Client
-	pod, registry, endpoint, volume, template, key string
-	queued, done, failed, streamed, hooked         string
-	schedule, batch                                string
+	pod, registry, secret, endpoint, volume, template, key string
+	queued, done, failed, streamed, hooked                 string
+	schedule, batch                                        string
 }
 
 func newWorld(t *testing.T) *world {
@@ -34,6 +34,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{Server: s, Client: newClient(t, s, nil)}
 	ctx := t.Context()
 	w.registry = must(w.Registries.Create(ctx, "r", "u", "p"))(t).ID
+	w.secret = must(w.Account.CreateSecret(ctx, "s", "v", ""))(t).ID
 	w.volume = must(w.Volumes.Create(ctx, client.Volume{Name: "v", Size: 10, DataCenter: "US-KS-2"}))(t).ID
 	w.template = must(w.Templates.Create(ctx, client.TemplateSettings{Name: new("t"), Image: new("i"), Category: "CPU"}))(t).ID
 	w.key = must(w.Account.CreateKey(ctx, client.KeySettings{Scopes: []string{"*"}}))(t).ID

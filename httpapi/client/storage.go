@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // Volumes has the operations on network volumes.
@@ -49,6 +50,21 @@ func (v *Volumes) Update(ctx context.Context, id string, u Volume) (Volume, erro
 // Delete deletes a volume with what is in it.
 func (v *Volumes) Delete(ctx context.Context, id string) error {
 	return v.c.remove(ctx, join("/v2/network-volumes", id))
+}
+
+// A GlobalVolume is a volume that all data centers see. A server of this package has none.
+type GlobalVolume struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"createdAt"`
+	Owner     string    `json:"-"` // only for operators: see Client.As
+}
+
+func (v *GlobalVolume) own(owner string) { v.Owner = owner }
+
+// Globals iterates over the caller's global volumes. An error ends it.
+func (v *Volumes) Globals(ctx context.Context) iter.Seq2[GlobalVolume, error] {
+	return pages[GlobalVolume](ctx, v.c, "/v2/global-volumes", "globalVolumes", nil)
 }
 
 // Templates has the operations on templates.

@@ -204,6 +204,7 @@ func scene(t *testing.T) *shell {
 	s.must("pods", "create", "-name", "web", "-image", "nginx", "-cpu", "cpu3c", "-vcpu", "4", "-ports", "80/http", "-env", "A=b")
 	srv.Advance(time.Minute)
 	s.must("schedules", "create", "echo", "-cron", "0 8 * * *", "-time-zone", "Europe/Berlin")
+	s.must("secrets", "create", "db_password", "-value", "hunter2", "-description", "of the tests")
 	s.must("keys", "make", "-scopes", "pods:read,endpoint:echo:run", "-expires", "2030-01-01T00:00:00Z")
 	return s
 }
@@ -215,7 +216,7 @@ func lines() [][]string {
 	var list [][]string
 	for _, line := range []string{
 		"pods list", "endpoints list", "endpoints get echo", "endpoints workers echo", "jobs list echo", "jobs list fails -status FAILED", "jobs list waits",
-		"keys list", "schedules list echo", "dead list fails", "why echo", "jobs actions waits cancel -all -preview", "endpoints pause waits", "top -n 1",
+		"keys list", "secrets list", "secrets get DB_password", "schedules list echo", "dead list fails", "why echo", "jobs actions waits cancel -all -preview", "endpoints pause waits", "top -n 1",
 	} {
 		list = append(list, strings.Fields(line))
 	}
@@ -302,6 +303,27 @@ func TestANewKeyHasAnEndAndMakesNoKeysUnlessItIsAskedFor(t *testing.T) {
 			t.Errorf("%s: ends %v, lists keys: %v; want %+v", line, made.Expires, err, want)
 		}
 	}
+}
+
+func TestTheValueOfASecretComesFromAFlagAFileOrStandardInputAndIsNeverShown(t *testing.T) {
+	t.Parallel()
+	s := on(t, apitest.Start(t))
+	s.stdin = "of standard input\n"
+	file := filepath.Join(t.TempDir(), "value")
+	if err := os.WriteFile(file, []byte("of a file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shown := s.must("secrets", "create", "key", "-value", "of the flag", "-o", "json")
+	for _, from := range []string{"-", "@" + file} {
+		shown += s.must("secrets", "update", "KEY", "-value", from)
+	}
+	shown += s.must("secrets", "list") + s.must("secrets", "get", "key", "-o", "json")
+	if strings.Contains(shown, "of ") {
+		t.Errorf("the value is shown: %s", shown)
+	}
+	s.refused(command.ExitUsage, "no such file", "secrets", "create", "other", "-value", "@"+file+".not")
+	s.must("secrets", "delete", "key")
+	s.refused(command.ExitNotFound, "not found", "secrets", "get", "key")
 }
 
 func TestAnInputIsReadFromAFlagAFileOrStandardInput(t *testing.T) {

@@ -91,6 +91,7 @@ var (
 	secretsOfContainers = secrets{"env": hiddenValues}
 	secretsOfReleases   = secrets{"env": hiddenValues, "diff": hiddenChanges}
 	secretsOfRegistries = secrets{"password": hidden}
+	secretsOfSecrets    = secrets{"value": hidden}
 	secretsOfAccounts   = secrets{"keys": hiddenElements}
 	secretsOfKeys       = secrets{"key": hidden}
 	secretsOfJobs       = secrets{"s3config": hidden, "webhook": hiddenURL}
@@ -130,6 +131,8 @@ func (x *exchange) secretsOf() secrets {
 		return secretsOfContainers
 	case httpapi.AreaRegistries:
 		return secretsOfRegistries
+	case httpapi.AreaSecrets:
+		return secretsOfSecrets
 	case httpapi.AreaKeys:
 		return secretsOfKeys
 	case httpapi.AreaSchedules, httpapi.AreaBatches:

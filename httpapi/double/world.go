@@ -136,16 +136,16 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 // newServer makes the server on the stores, which fail by the plan.
 func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, rt pods.Runtime, failing *fault.Plan) (*server.Server, error) {
 	e, r, v, t, k := memory.NewEndpoints(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys()
-	a, c, b := memory.NewAccounts(), memory.NewSchedules(), memory.NewBatches()
+	a, c, b, x := memory.NewAccounts(), memory.NewSchedules(), memory.NewBatches(), memory.NewSecrets()
 	return server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
 		Stores: server.Stores{
 			Pods: w.pods, Endpoints: fault.Endpoints(e, failing), Jobs: w.queue,
 			Registries: fault.Registries(r, failing), Volumes: fault.Volumes(v, failing),
-			Templates: fault.Templates(t, failing), SSHKeys: fault.SSHKeys(k, failing),
+			Templates: fault.Templates(t, failing), SSHKeys: fault.SSHKeys(k, failing), Secrets: fault.Secrets(x, failing),
 			Accounts: fault.Accounts(a, failing), Billing: fault.Billing(memory.NewBilling(), failing),
 			Schedules: fault.Schedules(c, failing),
 			Batches:   fault.Batches(b, failing),
-			Counters:  append(w.counters, e, r, v, t, k, a, c, b),
+			Counters:  append(w.counters, e, r, v, t, k, a, c, b, x),
 		},
 		Budgets: budget.NewSet(o.Budgets),
 		Catalog: w.catalog, Hosts: pods.SimulatedHosts(w.catalog, rt), Clock: w.clock, Logger: o.Logger,

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit"
@@ -83,6 +84,7 @@ type Options struct {
 	Volumes    volumes.Options
 	Templates  templates.Options
 	Accounts   accounts.Options
+	Secrets    secrets.Options
 
 	// Budgets are what each user may hold at once, for all services and handlers
 	// (docs/decisions.md 37). Default: no limits.
@@ -163,6 +165,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if d.Volumes.Clock == nil {
 		d.Volumes.Clock = d.Clock
+	}
+	if d.Secrets.Clock == nil {
+		d.Secrets.Clock = d.Clock
 	}
 	if d.Templates.Clock == nil {
 		d.Templates.Clock = d.Clock

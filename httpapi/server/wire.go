@@ -11,6 +11,7 @@ import (
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -107,6 +108,9 @@ func wireRecords(o *Options, all *httpapi.Services) {
 	if o.Stores.SSHKeys != nil {
 		all.SSHKeys = sshkeys.New(o.Stores.SSHKeys)
 	}
+	if o.Stores.Secrets != nil {
+		all.Secrets = secrets.New(o.Stores.Secrets, &o.Secrets)
+	}
 }
 
 // podOptions returns Options.Pods, connected to the other services.
@@ -114,6 +118,9 @@ func podOptions(o *Options, all *httpapi.Services) *pods.Options {
 	opts := o.Pods
 	if opts.Secrets == nil && all.Registries != nil {
 		opts.Secrets = all.Registries
+	}
+	if opts.EnvSecrets == nil && all.Secrets != nil {
+		opts.EnvSecrets = all.Secrets
 	}
 	if opts.Volumes == nil && all.Volumes != nil {
 		opts.Volumes = all.Volumes
@@ -175,6 +182,9 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	}
 	if all.Volumes != nil {
 		fo.Volumes = all.Volumes
+	}
+	if all.Secrets != nil {
+		fo.EnvSecrets = all.Secrets
 	}
 	fleet, err := podfleet.New(o.Stores.Pods, o.Catalog, o.Hosts, &fo)
 	if err != nil {

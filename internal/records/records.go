@@ -1,11 +1,12 @@
 // Package records says what backends must know of the records that belong to users and that
-// all stores keep in one way: API keys, templates, volumes, schedules and batches.
+// all stores keep in one way: API keys, templates, volumes, secrets, schedules and batches.
 package records
 
 import (
 	"cmp"
 
 	"github.com/podyard/podyard/pods/accounts"
+	"github.com/podyard/podyard/pods/secrets"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit/budget"
@@ -18,6 +19,7 @@ type Kind[T any] struct {
 	ID, Owner func(*T) string
 	Clone     func(T) T               // its result shares nothing that can be changed
 	Order     func(a, b T) int        // the order of lists
+	Listed    func(T) T               // what lists have of a record; nil: all of it
 	Holding   func(*T) budget.Holding // what a record takes of the budgets of its owner
 	NotFound  error
 	Exists    error // the ID of a new record is taken
@@ -61,6 +63,20 @@ func Volumes() Kind[volumes.Volume] {
 		Holding:  (*volumes.Volume).Holding,
 		NotFound: volumes.ErrNotFound,
 		Exists:   volumes.ErrExists,
+	}
+}
+
+// Secrets is the kind of secrets.Store.
+func Secrets() Kind[secrets.Secret] {
+	return Kind[secrets.Secret]{
+		ID:       func(v *secrets.Secret) string { return v.ID },
+		Owner:    func(v *secrets.Secret) string { return v.Owner },
+		Clone:    secrets.Secret.Clone,
+		Order:    secrets.Compare,
+		Listed:   secrets.Secret.Listed,
+		Holding:  (*secrets.Secret).Holding,
+		NotFound: secrets.ErrNotFound,
+		Exists:   secrets.ErrExists,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // A Permission is an area of the interface and what may be done there (docs/interface.md 5;
 // docs/decisions.md 14).
 type Permission struct {
-	// Area is pods, registries, endpoints, endpoint, worker, account or operator. "*" is all
+	// Area is pods, registries, secrets, endpoints, endpoint, worker, account or operator. "*" is all
 	// of them but worker and operator. Operator includes account.
 	Area     string
 	Endpoint string // of the areas endpoint and worker: the endpoint's id, "*" is any
@@ -51,7 +51,7 @@ func allow(has []Permission, p Permission) bool {
 }
 
 // ParseScope reads a scope of a key: "*", "operator", "pods:read", "pods:write", the same
-// for registries and endpoints, "endpoint:<id>:run", "endpoint:<id>:read" and
+// for registries, secrets and endpoints, "endpoint:<id>:run", "endpoint:<id>:read" and
 // "endpoint:<id>:work" (docs/decisions.md 14). Its error is a text for the user.
 func ParseScope(s string) (Permission, error) {
 	if s == "*" {
@@ -61,7 +61,7 @@ func ParseScope(s string) (Permission, error) {
 	switch {
 	case s == AreaOperator:
 		return Permission{Area: AreaOperator}, nil
-	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "endpoints"):
+	case len(parts) == 2 && (parts[0] == "pods" || parts[0] == "registries" || parts[0] == "secrets" || parts[0] == "endpoints"):
 		switch parts[1] {
 		case "read":
 			return Permission{Area: parts[0], Level: Read}, nil
@@ -78,7 +78,7 @@ func ParseScope(s string) (Permission, error) {
 			return Permission{Area: AreaWorker, Endpoint: parts[1]}, nil
 		}
 	}
-	return Permission{}, fmt.Errorf("unknown scope %q: must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)", s)
+	return Permission{}, fmt.Errorf("unknown scope %q: must be *, operator, read or write of pods, registries, secrets or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)", s)
 }
 
 // permissions are those of scopes that were checked.

@@ -29,6 +29,8 @@ type Limits struct {
 	Keys       int64 `json:"keys,omitzero"` // API keys that were made over the API
 	// IdempotencyKeys are those with which something was created in the last day.
 	IdempotencyKeys int64 `json:"idempotencyKeys,omitzero"`
+	// SecretBytes are the names, descriptions and values of secrets, and 1024 bytes more of each.
+	SecretBytes int64 `json:"secretBytes,omitzero"`
 	// The bytes of names, images, arguments and environments of all pods, of all endpoints with
 	// their releases, and of all templates.
 	PodEnvBytes      int64 `json:"podEnvBytes,omitzero"`

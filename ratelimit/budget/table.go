@@ -20,6 +20,7 @@ const (
 	SSHKeys
 	Keys
 	IdempotencyKeys
+	SecretBytes
 	PodEnvBytes
 	EndpointEnvBytes
 	TemplateEnvBytes
@@ -75,6 +76,7 @@ var rows = [budgets]Row{
 	SSHKeys:          {Name: "sshKeys", Unit: "SSH keys", Default: 100, Frees: "delete SSH keys", of: func(l *Limits) *int64 { return &l.SSHKeys }},
 	Keys:             {Name: "keys", Unit: "API keys", Default: 500, Frees: "delete API keys", of: func(l *Limits) *int64 { return &l.Keys }},
 	IdempotencyKeys:  {Name: "idempotencyKeys", Unit: "Idempotency-Keys of the last day", Default: 1_000_000, Frees: "wait, or send requests without an Idempotency-Key", Wait: 600, Process: true, of: func(l *Limits) *int64 { return &l.IdempotencyKeys }},
+	SecretBytes:      {Name: "secretBytes", Unit: "bytes of secrets", Default: 64 * miB, Frees: "delete secrets", of: func(l *Limits) *int64 { return &l.SecretBytes }},
 	PodEnvBytes:      {Name: "podEnvBytes", Unit: "bytes of names, images, arguments and environments of pods", Default: 8 * miB, Frees: "make them smaller, or have fewer pods", of: func(l *Limits) *int64 { return &l.PodEnvBytes }},
 	EndpointEnvBytes: {Name: "endpointEnvBytes", Unit: "bytes of names, images, arguments and environments of endpoints", Default: 8 * miB, Frees: "make them smaller, or have fewer endpoints", of: func(l *Limits) *int64 { return &l.EndpointEnvBytes }},
 	TemplateEnvBytes: {Name: "templateEnvBytes", Unit: "bytes of names, images, arguments and environments of templates", Default: 8 * miB, Frees: "make them smaller, or have fewer templates", of: func(l *Limits) *int64 { return &l.TemplateEnvBytes }},

@@ -27,6 +27,7 @@ async def volumes():
     api = AppsApiClient()
     made = [await api.create_network_volume(name, 10, "EU-RO-1") for name in ("one", "two")]
     got["volumes"] = [v["id"] for v in await api.list_network_volumes()] == [v["id"] for v in made]
+    got["globals"] = await api.list_global_volumes()
 
 
 asyncio.run(volumes())
