@@ -105,7 +105,7 @@ func (o *object) policy() (p serverless.Policy) {
 	})
 	p.TTL = sub.definiteMillis("ttl")
 	sub.rules("ttl", func(s *openapi.Schema) {
-		s.Says("Milliseconds from submission to deletion.").Between(inMillis(queue.MinTTL), inMillis(queue.MaxTTL)).Defaults(queue.DefaultTTL.Milliseconds())
+		s.Says("Milliseconds from submission to deletion.").Between(inMillis(queue.MinTTL), inMillis(queue.MaxTTL+queue.MaxStartAfter)).Defaults(queue.DefaultTTL.Milliseconds())
 	})
 	if low := sub.boolean("lowPriority"); low != nil {
 		p.LowPriority = *low
@@ -134,6 +134,10 @@ func (o *object) queue() (q serverless.QueueOptions) {
 	sub.startAfter(&q)
 	sub.rules("startAfter", func(s *openapi.Schema) { s.Type = append(s.Type, "string") })
 	q.Retry = sub.retry("retry")
+	q.Retain = sub.millis("retain")
+	sub.rules("retain", func(s *openapi.Schema) {
+		s.Says("Milliseconds for which the result is kept from the end of the job, also past its ttl.").Between(inMillis(queue.MinRetain), inMillis(queue.MaxRetain))
+	})
 	sub.unknown()
 	o.rules("queue", func(s *openapi.Schema) { s.Added = true })
 	return q

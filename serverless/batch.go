@@ -139,6 +139,9 @@ func (r *BatchRequest) check(now Instant) error {
 		if q.Queue.StartAfter != nil || !q.Queue.StartAt.IsZero() {
 			q.Violations.Add(problem.Invalid, "/queue/startAfter", "must be absent: the batch says when its requests start")
 		}
+		if q.Queue.Retain != nil {
+			q.Violations.Add(problem.Invalid, "/queue/retain", "must be absent: the results of a batch are kept together")
+		}
 		_ = q.check(now) // its faults are in the violations
 		v.AddBelow(r.Place+"/"+strconv.Itoa(i), &q.Violations, requestFields)
 	}

@@ -167,17 +167,9 @@ func (w *writes) put(r *jobRow, s *queue.State) {
 	u := &w.update
 	u.ep, u.id, u.state = appendText(u.ep, r.job.Endpoint), append(u.id, []byte(r.job.ID)), append(u.state, encodeState(s))
 	u.seq, u.armed, u.status = append(u.seq, int64(s.Seq)), append(u.armed, int64(r.armed)), append(u.status, int16(s.Status))
-	u.gone = append(u.gone, int64(goneAt(s)))
+	u.gone = append(u.gone, int64(s.GoneAt()))
 	u.known, u.knownArmed = append(u.known, r.known.state), append(u.knownArmed, int64(r.known.armed))
 	u.place = append(u.place, r.place)
-}
-
-// goneAt is the instant from which State.Gone reports true.
-func goneAt(s *queue.State) queue.Instant {
-	if s.Status.Terminal() {
-		return min(s.Expires, s.Finished.Add(s.Retain))
-	}
-	return s.Expires
 }
 
 // place moves a job between those that can be claimed and those that run.

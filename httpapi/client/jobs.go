@@ -131,6 +131,7 @@ type JobQueue struct {
 	StartAfter Millis    `json:"startAfter,omitempty"`
 	StartAt    time.Time `json:"-"` // instead of StartAfter
 	Retry      *JobRetry `json:"retry,omitempty"`
+	Retain     Millis    `json:"retain,omitempty"` // how long the result is kept from the end, also past the ttl
 }
 
 // MarshalJSON writes StartAt as startAfter.

@@ -152,7 +152,7 @@ func getJob(f *flag.FlagSet) func(context.Context, *Call) error {
 type submission struct {
 	input, webhook, queueKey, idempotencyKey string
 	priority                                 int
-	delay, timeout, ttl                      time.Duration
+	delay, timeout, ttl, retain              time.Duration
 }
 
 func submitJob(f *flag.FlagSet) func(context.Context, *Call) error {
@@ -165,6 +165,7 @@ func submitJob(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.DurationVar(&s.delay, "delay", 0, "how `long` it may not start")
 	f.DurationVar(&s.timeout, "timeout", 0, "how `long` it may run (default: the endpoint's)")
 	f.DurationVar(&s.ttl, "ttl", 0, "after how `long` it is deleted")
+	f.DurationVar(&s.retain, "retain", 0, "how `long` its result is kept, from its end")
 	f.StringVar(&s.idempotencyKey, "idempotency-key", "", "for 24 hours, a submit with the same `key` is this job")
 	return func(ctx context.Context, c *Call) error {
 		r, err := s.request(c)
@@ -195,8 +196,8 @@ func (s *submission) request(c *Call) (r client.JobRequest, err error) {
 	if s.timeout != 0 || s.ttl != 0 {
 		r.Policy = &client.JobPolicy{ExecutionTimeout: client.Millis(s.timeout), TTL: client.Millis(s.ttl)}
 	}
-	if c.Given["priority"] || c.Given["queue-key"] || s.delay != 0 {
-		r.Queue = &client.JobQueue{Key: s.queueKey, StartAfter: client.Millis(s.delay)}
+	if c.Given["priority"] || c.Given["queue-key"] || s.delay != 0 || s.retain != 0 {
+		r.Queue = &client.JobQueue{Key: s.queueKey, StartAfter: client.Millis(s.delay), Retain: client.Millis(s.retain)}
 		if c.Given["priority"] {
 			r.Queue.Priority = &s.priority
 		}

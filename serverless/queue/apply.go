@@ -117,6 +117,7 @@ var (
 	ErrExists     = problem.New(problem.Conflict, "job id is taken")
 	ErrStreamFull = problem.New(problem.TooLarge, "the stream is full: too many of its bytes were not read")
 	ErrInputLost  = problem.New(problem.Conflict, "the input of the job was damaged: it cannot be run again")
+	ErrExpired    = problem.New(problem.Conflict, "the ttl of the job has passed: submit it again")
 	ErrDamaged    = problem.New(problem.Unavailable, "the output of the job is damaged and can no longer be read")
 )
 
@@ -353,6 +354,9 @@ func (s *State) retry(now Instant) (Effect, error) {
 	}
 	if s.Reason == Damaged || s.InBytes == 0 {
 		return 0, ErrInputLost
+	}
+	if s.Expires <= now { // it would be deleted at once, and its result with it
+		return 0, ErrExpired
 	}
 	s.Run++
 	s.Deliveries, s.Restarts, s.Releases, s.Reason = 0, 0, 0, NoReason

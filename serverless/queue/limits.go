@@ -52,4 +52,10 @@ const (
 	RunRetention     = 30 * time.Minute
 	MinSyncRetention = time.Minute
 	MaxSyncRetention = 5 * time.Minute
+	// A retain says how long a result is kept instead, from the end of the job and also past its ttl.
+	MinRetain = time.Minute
+	MaxRetain = 30 * 24 * time.Hour
+
+	// MaxStartAfter is how far ahead a job may begin.
+	MaxStartAfter = 366 * 24 * time.Hour
 )

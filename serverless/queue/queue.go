@@ -104,7 +104,7 @@ type Rules struct {
 type Result struct {
 	State  State // after the move; unchanged if Err is set
 	Effect Effect
-	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost, or of State.Fits
+	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost, ErrExpired, or of State.Fits
 }
 
 // A JobQueue is what a backend implements. It is safe for concurrent use. A call may be

@@ -136,6 +136,7 @@ const (
 	DurableAtEnd                   // Enqueue need not make the job durable: see JobQueue
 	OpenAI                         // submitted by the OpenAI route; only metrics read it
 	FromSubmit                     // the first delay is a time from the submit, and not until an instant that the user gave
+	KeepsResult                    // the result is kept for Retain, also past the ttl (docs/decisions.md 61)
 )
 
 // A Reason says why the service ended a job without a report of a worker. Job.ErrorText
@@ -246,7 +247,7 @@ func size(n int) uint32 { return uint32(min(uint64(n), math.MaxUint32)) }
 // the lease later and need not move an index entry: the tick then changes nothing and the
 // caller asks for Due again.
 func (s *State) Due() Instant {
-	d := s.Expires
+	d := s.GoneAt()
 	switch {
 	case s.Delayed:
 		d = min(d, s.Queued)
@@ -254,8 +255,6 @@ func (s *State) Due() Instant {
 		d = min(d, s.LeaseUntil, s.RunUntil)
 	case s.Barred() != "":
 		d = min(d, s.LeaseUntil)
-	case s.Status.Terminal():
-		d = min(d, s.Finished.Add(s.Retain))
 	}
 	return d
 }
@@ -277,6 +276,15 @@ func (s *State) Unshown() bool { return s.Flags&DurableAtEnd != 0 && !s.Status.T
 
 // Gone reports whether the ttl or the retention of the job has passed at now. A reader must
 // not find such a job, even if no sweep has deleted it yet.
-func (s *State) Gone(now Instant) bool {
-	return s.Expires <= now || s.Status.Terminal() && s.Finished.Add(s.Retain) <= now
+func (s *State) Gone(now Instant) bool { return s.GoneAt() <= now }
+
+// GoneAt returns the instant from which Gone reports true, unless the job moves before.
+func (s *State) GoneAt() Instant {
+	switch {
+	case !s.Status.Terminal():
+		return s.Expires
+	case s.Flags&KeepsResult != 0:
+		return s.Finished.Add(s.Retain)
+	}
+	return min(s.Expires, s.Finished.Add(s.Retain))
 }

@@ -25,6 +25,9 @@ func (w *walker) submit(ctx context.Context) error {
 		if w.Draw(4) == 0 {
 			withWebhook(j)
 		}
+		if w.Draw(4) == 0 {
+			keepsResult(j)
+		}
 		w.drawPolicy(j)
 		j.Priority, j.Key = w.priority(), w.key()
 		if w.Draw(8) == 0 {
