@@ -66,6 +66,7 @@ type QueueOptions struct {
 	// Retain says how long the result is kept, from the end of the job and also past its ttl:
 	// MinRetain to MaxRetain. Default: that of the endpoint, else RunRetention at most until the ttl.
 	Retain *time.Duration
+	Unique *UniqueOptions // nil: the job is made whatever others there are
 }
 
 // DefaultRetry is queue.DefaultRetry.
@@ -75,6 +76,7 @@ func DefaultRetry() RetryPolicy { return queue.DefaultRetry() }
 var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl",
 	"queue", "queue/priority", "queue/key", "queue/startAfter",
 	"queue/retry", "queue/retry/attempts", "queue/retry/delay", "queue/retry/factor", "queue/retry/maxDelay", "queue/retry/jitter", "queue/retry/timeouts", "queue/retain",
+	"queue/unique", "queue/unique/key", "queue/unique/while", "queue/unique/period", "queue/unique/onConflict",
 	"s3Config"}
 
 // check returns all faults of the request in one error. now is the time of the submission.
@@ -123,6 +125,9 @@ func (q *QueueOptions) check(v *problem.Violations) {
 		q.Retry.Check(v, "/queue/retry")
 	}
 	checkBounds(v, "/queue/retain", q.Retain, MinRetain, MaxRetain)
+	if q.Unique != nil {
+		q.Unique.check(v)
+	}
 }
 
 func checkBounds(v *problem.Violations, path string, d *time.Duration, lo, hi time.Duration) {
@@ -234,6 +239,9 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 		j.Flags |= queue.KeepsResult
 	}
 	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Truncate(time.Millisecond), keep.Truncate(time.Millisecond)
+	if r.Queue.Unique != nil {
+		r.Queue.Unique.apply(&j)
+	}
 	return j
 }
 

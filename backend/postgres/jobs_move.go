@@ -303,6 +303,10 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
 	m.room.fits(r, &before, &res, op)
+	if err := m.takeKey(ctx, now, r, &before, &res); err != nil {
+		return res, err
+	}
+	sealed := m.sealInput(r, &before, &res, op)
 	if res.Effect&queue.NewSeq != 0 {
 		if res.State.Seq, err = m.nextSeq(ctx); err != nil {
 			return res, err
@@ -319,7 +323,7 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	m.counts.of(r.job.Endpoint).move(&before, &res.State, res.Effect)
 	m.holds.move(r.job.Owner, &before, &res.State, res.Effect)
 	m.durable = m.durable || res.Effect&queue.Delete != 0 || op.Kind.Durable() && res.Effect != 0
-	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, m.depth[r]})
+	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op, sealed}, m.depth[r]})
 	m.depth[r]++
 	r.job.State = res.State
 	if res.Effect&queue.Delete != 0 {

@@ -23,10 +23,16 @@ import (
 // notifications, and the others look within a second. A claim that runs at the same time never
 // waits for the transaction. PostgreSQL commits such transactions one after the other, as all that
 // notify. Callers of one user whose transactions overlap may exceed a budget together.
+//
+// A call whose job has a key (queue.Unique) that another open transaction has taken waits for its end, 5 s
+// at most, and then returns queue.ErrKeyTaken.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
 	return q.enqueueIn(jobs, func(sql string, args []any) error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			if err := addKeys(ctx, tx, queue.Creations(jobs)); err != nil {
+				return err
+			}
+			if err := takeKeys(ctx, keyTxOf(tx), jobs); err != nil {
 				return err
 			}
 			rows, err := tx.Query(ctx, sql, args...)
@@ -68,6 +74,9 @@ func (q *Jobs) EnqueueSQL(ctx context.Context, tx *sql.Tx, jobs ...queue.Job) er
 
 func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, jobs []queue.Job) error {
 	if err := addKeys(ctx, t, queue.Creations(jobs)); err != nil {
+		return err
+	}
+	if err := takeKeys(ctx, t, jobs); err != nil {
 		return err
 	}
 	for i := range args {

@@ -7,14 +7,15 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. They
-// never change, and the new job of a dead letter has them too. Durations are whole milliseconds, and
+// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. Only
+// OpReplace changes them, and the new job of a dead letter has them too. Durations are whole milliseconds, and
 // a backend may store them as such.
 type Terms struct {
 	ExecTimeout time.Duration // how long a run may take
 	Retain      time.Duration // how long the job is kept after its end
 	Retry       RetryPolicy
 	DeadLetter  time.Duration // how long a copy is kept of a job that failed for good; 0: none
+	Unique      Unique        // that no other job has its key
 }
 
 // An OpKind is the kind of a move.
@@ -42,9 +43,10 @@ const (
 	OpDelete                   // the user removes a job that has ended
 	OpDropInput                // the endpoint of a job that has ended is gone, so nothing but a webhook needs its input
 	OpNoResult                 // Worker says that it does not have the job, and it has reported no result: the delivery is counted
+	OpReplace                  // the user submits Job in place of a queued job that holds its key
 )
 
-var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input", "no-result"}
+var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input", "no-result", "replace"}
 
 // String returns the name of the move, such as worker-lost.
 func (k OpKind) String() string {
@@ -57,7 +59,7 @@ func (k OpKind) String() string {
 // Durable reports whether the effect of the move must be on disk before the call returns. The
 // other moves can be lost in a power failure; the job is then claimed or reported again.
 func (k OpKind) Durable() bool {
-	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage || k == OpStart || k == OpDelete
+	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage || k == OpStart || k == OpDelete || k == OpReplace
 }
 
 // An Op asks for one move of one job. It is plain data, so that a backend can merge ops into
@@ -81,6 +83,7 @@ type Op struct {
 	Error   string
 	From, N uint32
 	Bytes   int64
+	Job     *Job // of OpReplace: its payloads, Flags and ExecTimeout; owned by the queue from the call on
 }
 
 // An Effect is a set of things that the backend must do in the same commit as the new State,
@@ -94,6 +97,8 @@ const (
 	NewSeq                        // give State a new Seq, which is the end of the queue
 	PutOutput                     // store Op.Payload as the output and Op.Error as the error
 	DropOutput                    // remove output, error and chunks
+	PutInput                      // store the payloads of Op.Job in place of those that the job was submitted with, and the new Terms
+	TakeKey                       // give the job its key (Terms.Unique), or refuse the move with a *TakenError
 	DropInput                     // remove the input, also from the outbox entries of earlier runs
 	AddChunk                      // store Op.Payload as chunk State.Chunks-1
 	DropChunks                    // remove the chunks before State.Drained
@@ -169,6 +174,8 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		return s.damage(now)
 	case OpStart:
 		return s.start(now)
+	case OpReplace:
+		return s.replace(op)
 	case OpDelete:
 		if !s.Status.Terminal() {
 			return 0, ErrStatus
@@ -363,7 +370,11 @@ func (s *State) retry(now Instant) (Effect, error) {
 	s.Lost, s.LostStarted, s.Returned = "", 0, false
 	s.Attempt, s.Read = 0, false
 	s.Queued, s.Finished = now, 0
-	return s.requeue() | NewSeq, nil
+	e := s.requeue() | NewSeq
+	if s.HoldsKey(now) {
+		e |= TakeKey
+	}
+	return e, nil
 }
 
 // start makes a delayed job ready, at the end of the queue.
