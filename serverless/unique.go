@@ -31,7 +31,7 @@ func (u *UniqueOptions) check(v *problem.Violations) {
 	case u.While != queue.ForPeriod && u.While != queue.NotUnique && u.Period != nil:
 		v.Add(problem.Invalid, at+"/period", "must be absent: it is for while period")
 	case u.While == queue.ForPeriod && u.Period == nil && !v.Has(at+"/period"):
-		v.Add(problem.Invalid, at+"/period", "is required")
+		v.Add(problem.Invalid, at+"/period", "must be there with while period")
 	}
 	checkBounds(v, at+"/period", u.Period, queue.MinPeriod, queue.MaxPeriod)
 	if u.Replace && u.While != queue.WhileQueued && u.While != queue.NotUnique {

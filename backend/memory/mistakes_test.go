@@ -41,6 +41,7 @@ func ruleMistakes() []ruleMistake {
 		}},
 		{name: "a key is held by nobody", rule: "AKeyIsHeldUntilItsJobHasEnded", jobs: func(j *queue.Job) { j.Unique = queue.Unique{} }},
 		{name: "a result goes with its ttl", rule: "AKeptResultOutlivesTheTTL", jobs: func(j *queue.Job) { j.Flags &^= queue.KeepsResult }},
+		{name: "a snoozed job is ready at once", rule: "ASnoozedJobIsReadyAgainLater", ops: func(op *queue.Op) { op.Ready = min(op.Ready, 1) }},
 		{name: "a replaced job gets no new input", rule: "ReplaceChangesAQueuedJobInItsPlace", ops: func(op *queue.Op) {
 			if op.Job != nil {
 				with := *op.Job

@@ -25,7 +25,7 @@ type OpKind uint8
 const (
 	OpClaim      OpKind = iota // Worker leases the job until Until, with Token
 	OpRenew                    // Worker extends its lease to Until
-	OpFinish                   // Worker ends the attempt with Status, Payload (the output) and Error
+	OpFinish                   // Worker ends the attempt with Status, Payload (the output) and Error, or puts the job off
 	OpRelease                  // Worker returns the job to the queue; the delivery is not counted
 	OpChunk                    // Worker adds Payload to the stream
 	OpProgress                 // Worker replaces the interim output with Payload
@@ -68,8 +68,9 @@ func (k OpKind) Durable() bool {
 type Op struct {
 	Ref
 	Kind    OpKind
-	Status  Status // of OpFinish: Completed or Failed
-	NoRetry bool   // of OpFinish with Failed: no other attempt follows
+	Status  Status  // of OpFinish: Completed, Failed, Cancelled, or InQueue for a snooze until Ready
+	Ready   Instant // of a snooze: when the job is ready again
+	NoRetry bool    // of OpFinish with Failed: no other attempt follows
 	Worker  WorkerID
 	// Token is the fencing token. Zero with a Worker means the lease that this worker holds:
 	// the worker protocol has no tokens, only job and worker ids.
@@ -224,7 +225,7 @@ func (s *State) claim(now Instant, op *Op) (Effect, error) {
 func (s *State) held(now Instant, op *Op) (Effect, error) {
 	mine := op.Token == 0 || op.Token == s.Token
 	full := op.Kind == OpChunk && s.Stream+int64(len(op.Payload)) > MaxStream
-	if op.Kind == OpFinish && op.Status != Completed && op.Status != Failed {
+	if op.Kind == OpFinish && !op.ends() {
 		return 0, ErrStatus
 	}
 	switch {
@@ -265,14 +266,43 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 // finish ends the attempt with the result of its worker. The output and the error of an
 // attempt that is followed by another one are not stored.
 func (s *State) finish(now Instant, op *Op) Effect {
-	if op.Status == Completed {
+	switch op.Status {
+	case Completed:
 		return s.end(now, Completed) | s.putOutput(op)
+	case Cancelled: // the worker need not be told to stop
+		return s.end(now, Cancelled) &^ EvStop
+	case InQueue:
+		return s.snooze(now, op)
+	case InProgress, Failed, TimedOut:
 	}
 	e := s.fail(now, Failed, op)
 	if s.Status.Terminal() {
 		e |= s.putOutput(op)
 	}
 	return e
+}
+
+// snooze queues the job again, ready at op.Ready. That spends no attempt and no delivery. A job that
+// would not be ready before its ttl, or was put off too often, has failed.
+func (s *State) snooze(now Instant, op *Op) Effect {
+	if op.Ready >= s.Expires || s.Snoozes >= MaxSnoozes {
+		s.Reason = SnoozedTooLong
+		return s.end(now, Failed)
+	}
+	s.Snoozes++
+	s.Deliveries--
+	s.Lost, s.LostStarted, s.Returned = "", 0, false // who reports late is too late
+	s.Queued, s.Delayed = op.Ready, op.Ready > now
+	e := s.requeue()
+	if s.Delayed {
+		return e &^ EvReady
+	}
+	return e | NewSeq
+}
+
+// ends reports whether OpFinish may have this status.
+func (op *Op) ends() bool {
+	return op.Status == Completed || op.Status == Failed || op.Status == Cancelled || op.Status == InQueue && op.Ready > 0
 }
 
 func (s *State) putOutput(op *Op) Effect {
@@ -368,7 +398,7 @@ func (s *State) retry(now Instant) (Effect, error) {
 	s.Run++
 	s.Deliveries, s.Restarts, s.Releases, s.Reason = 0, 0, 0, NoReason
 	s.Lost, s.LostStarted, s.Returned = "", 0, false
-	s.Attempt, s.Read = 0, false
+	s.Attempt, s.Read, s.Snoozes = 0, false, 0
 	s.Queued, s.Finished = now, 0
 	e := s.requeue() | NewSeq
 	if s.HoldsKey(now) {
@@ -473,7 +503,7 @@ func (s *State) end(now Instant, st Status) Effect {
 	if s.DeadLetter > 0 && s.Run > 0 && st == Completed { // nobody is to do the work again
 		e |= DropDead
 	}
-	s.Status, s.Finished, s.Delayed, s.LostStarted = st, now, false, 0
+	s.Status, s.Finished, s.Delayed, s.LostStarted, s.Snoozes = st, now, false, 0, 0
 	if !s.needsInput() { // a cancelled job cannot be retried
 		e |= s.dropInput()
 	}

@@ -42,6 +42,9 @@ const (
 	// length of a lease.
 	LoserWait = 30 * time.Second
 
+	// MinSnooze is the shortest time for which a worker puts a job off.
+	MinSnooze = time.Second
+
 	// A wait bounds how long a client waits for the result of a job.
 	DefaultWait = 90 * time.Second
 	MinWait     = time.Second

@@ -150,9 +150,10 @@ const (
 	ExecutionTimedOut        // it ran longer than its execution timeout
 	TooManyRestarts          // it was running at MaxRestarts crashes of its server
 	Damaged                  // its stored input, webhook or Extra can no longer be read
+	SnoozedTooLong           // its worker put it off past its ttl, or more than MaxSnoozes times
 )
 
-var reasonNames = [...]string{"none", "workers-lost", "execution-timed-out", "too-many-restarts", "damaged"}
+var reasonNames = [...]string{"none", "workers-lost", "execution-timed-out", "too-many-restarts", "damaged", "snoozed-too-long"}
 
 // String returns a name for logs, such as workers-lost. Job.ErrorText has the words for clients.
 func (r Reason) String() string {
@@ -173,6 +174,8 @@ func (s *State) reasonText() string {
 		return fmt.Sprintf("harmful: the job was running at %d restarts of the service and is not run again", MaxRestarts)
 	case Damaged:
 		return "damaged: the input of the job can no longer be read, and no worker can have it; submit it again"
+	case SnoozedTooLong:
+		return fmt.Sprintf("snoozed: its worker put the job off past the end of its ttl, or more than %d times", MaxSnoozes)
 	}
 	return ""
 }
@@ -185,6 +188,8 @@ const (
 	MaxReleases = 10
 	// MostReleases is where State.Releases stops, so that it has six bits.
 	MostReleases = 63
+	// MaxSnoozes is how often the workers of one run may put the job off.
+	MaxSnoozes = 1000
 	// MaxRestarts is the number of server crashes during its runs after which a job fails.
 	MaxRestarts = 10
 	// MaxStream is the most bytes of chunks that a job keeps until they are read.
@@ -207,6 +212,7 @@ type State struct {
 	Leases     uint8    // leases of all runs after which the job was queued again; from 241 on only "more than 240": see JobLease
 	Releases   uint8    // leases of this run that were released; at most MostReleases
 	Returned   bool     // Lost has released its lease: that delivery is not counted
+	Snoozes    uint16   // of a run that has not ended: how often its workers have put it off
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim

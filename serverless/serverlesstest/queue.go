@@ -35,7 +35,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
-		retainCases(), uniqueCases(), retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases(), costCases())
+		retainCases(), uniqueCases(), snoozeCases(), retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases(), costCases())
 }
 
 // rule makes a case from a function over a fixture.

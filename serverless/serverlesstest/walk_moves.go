@@ -229,6 +229,10 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
 		op.Status, op.Error, op.NoRetry = queue.Failed, "no", w.Draw(6) == 0
 	}
+	if op.Kind == queue.OpFinish && w.Draw(5) == 0 {
+		op.Status, op.Ready, op.Error = [...]queue.Status{queue.InQueue, queue.Cancelled}[w.Draw(2)], w.now+w.drawSpan(), ""
+		return op, 0
+	}
 	if op.Kind == queue.OpReplace {
 		op.Job = w.replacement()
 	}
