@@ -210,7 +210,7 @@ func series(t testing.TB, h http.Handler, accept string) (lines int, body string
 }
 
 const (
-	maxSeries = 17_600
+	maxSeries = 17_800
 	maxScrape = 150 * time.Millisecond
 )
 
