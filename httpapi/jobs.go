@@ -125,9 +125,19 @@ func runJob(c *call) error {
 		return err
 	}
 	j, err := c.Jobs.Submit(c.r.Context(), c.owner, c.r.PathValue("endpoint"), r)
+	c.tellExisting(&j, err)
 	j, err = onceCreated(c, j, err, c.firstAnswer)
 	c.made = string(j.ID)
 	return c.receipt(j, err)
+}
+
+// existingHeader is of an answer to run or runsync with a job that was there (docs/decisions.md 60).
+const existingHeader = "Podyard-Existing"
+
+func (c *call) tellExisting(j *serverless.Job, err error) {
+	if err == nil && j.Existing {
+		c.w.Header().Set(existingHeader, "true")
+	}
 }
 
 // firstAnswer returns a job as the answer to run has it.
@@ -157,6 +167,7 @@ func runJobSync(c *call) error {
 		r.Queued = c.in.Release
 	}
 	j, err := c.Jobs.SubmitAndWait(ctx, c.owner, endpoint, r)
+	c.tellExisting(&j, err)
 	j, err = onceCreated(c, j, err, func(_ context.Context, owner, id string) (serverless.Job, error) {
 		return c.Jobs.Wait(ctx, owner, serverless.Ref{Endpoint: endpoint, ID: serverless.JobID(id)}, wait)
 	})

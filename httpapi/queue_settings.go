@@ -30,7 +30,7 @@ func (b *describer) describeQueueSettings() map[string]description {
 	}
 }
 
-const aboutQueue = "Limits of running jobs (null: none), ageing, the retry policy of jobs without one, dead letters and the pause; ready, delayed and blocked count the jobs that could start now, that are not ready yet, and that the settings hold."
+const aboutQueue = "Limits of running jobs (null: none), ageing, the retry policy of jobs without one, dead letters, how long results are kept (null: as without the setting) and the pause; ready, delayed and blocked count the jobs that could start now, that are not ready yet, and that the settings hold."
 
 // updateQueueBody is the body of updateEndpointQueue.
 func updateQueueBody() *openapi.Schema {
@@ -40,6 +40,7 @@ func updateQueueBody() *openapi.Schema {
 	}
 	s.At("ageing").Between(0, inMillis(endpoints.MaxAgeing)).Defaults(queue.DefaultAgeing.Milliseconds())
 	s.At("deadLetter").Between(0, inMillis(queue.MaxDeadLetter)).Defaults(0)
+	s.At("retain").Between(inMillis(queue.MinRetain), inMillis(queue.MaxRetain))
 	s.At("paused").Defaults(false)
 	return s
 }
@@ -53,6 +54,7 @@ type queueBody struct {
 	Ageing     int64      `json:"ageing"`
 	Retry      *retryBody `json:"retry"`
 	DeadLetter int64      `json:"deadLetter"`
+	Retain     *int64     `json:"retain"`
 	Paused     bool       `json:"paused"`
 	Ready      int64      `json:"ready"`
 	Delayed    int64      `json:"delayed"`
@@ -79,6 +81,9 @@ func queueBodyOf(q endpoints.QueueSettings, st serverless.Stats) queueBody {
 		PerKey: limit(q.PerKey), PerUser: limit(q.PerUser), Total: limit(q.Total),
 		Ageing: q.Ageing.Milliseconds(), DeadLetter: q.DeadLetter.Milliseconds(), Paused: q.Paused,
 		Ready: st.Ready, Delayed: st.Delayed, Blocked: st.Blocked,
+	}
+	if q.Retain != 0 {
+		b.Retain = new(q.Retain.Milliseconds())
 	}
 	if p := q.Retry; p.Attempts > 1 {
 		b.Retry = &retryBody{p.Attempts, p.Delay.Milliseconds(), p.Factor, p.MaxDelay.Milliseconds(), p.Jitter, p.Timeouts}
@@ -128,7 +133,7 @@ func decodeQueueUpdate(body []byte) (r endpoints.QueueUpdate, err error) {
 }
 
 // queueUpdate reads the settings of a queue. Null takes a limit, the retry and the dead letters
-// away, and gives ageing its default.
+// away, and gives ageing and retain their defaults.
 func (o *object) queueUpdate(r *endpoints.QueueUpdate) {
 	r.PerKey, r.PerUser, r.Total = o.limit("perKey"), o.limit("perUser"), o.limit("total")
 	if o.isNull("ageing") {
@@ -146,8 +151,21 @@ func (o *object) queueUpdate(r *endpoints.QueueUpdate) {
 	} else {
 		r.DeadLetter = o.millis("deadLetter")
 	}
+	r.Retain = o.retain()
 	r.Paused = o.boolean("paused")
 	o.unknown()
+}
+
+// retain reads how long results are kept. Null is 0, and a 0 is one that nothing may have.
+func (o *object) retain() *time.Duration {
+	if o.isNull("retain") {
+		return new(time.Duration)
+	}
+	d := o.millis("retain")
+	if d != nil && *d == 0 {
+		*d = -1
+	}
+	return d
 }
 
 // limit reads a number above 0. Null is 0, and a number of 0 is one that no limit may have.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (o *object) policy() (p serverless.Policy) {
 	})
 	p.TTL = sub.definiteMillis("ttl")
 	sub.rules("ttl", func(s *openapi.Schema) {
-		s.Says("Milliseconds from submission to deletion.").Between(inMillis(queue.MinTTL), inMillis(queue.MaxTTL)).Defaults(queue.DefaultTTL.Milliseconds())
+		s.Says("Milliseconds from submission to deletion.").Between(inMillis(queue.MinTTL), inMillis(queue.MaxTTL+queue.MaxStartAfter)).Defaults(queue.DefaultTTL.Milliseconds())
 	})
 	if low := sub.boolean("lowPriority"); low != nil {
 		p.LowPriority = *low
@@ -134,9 +135,37 @@ func (o *object) queue() (q serverless.QueueOptions) {
 	sub.startAfter(&q)
 	sub.rules("startAfter", func(s *openapi.Schema) { s.Type = append(s.Type, "string") })
 	q.Retry = sub.retry("retry")
+	q.Retain = sub.millis("retain")
+	sub.rules("retain", func(s *openapi.Schema) {
+		s.Says("Milliseconds for which the result is kept from the end of the job, also past its ttl.").Between(inMillis(queue.MinRetain), inMillis(queue.MaxRetain))
+	})
+	q.Unique = sub.unique("unique")
 	sub.unknown()
 	o.rules("queue", func(s *openapi.Schema) { s.Added = true })
 	return q
+}
+
+// unique reads the object of docs/decisions.md 60; nil when it is absent or null.
+func (o *object) unique(name string) *serverless.UniqueOptions {
+	if o.isNull(name) {
+		return nil
+	}
+	sub := o.object(name)
+	if sub == nil {
+		return nil
+	}
+	u := &serverless.UniqueOptions{Key: sub.text("key")}
+	sub.rules("key", func(s *openapi.Schema) { s.NotEmpty().MaxLength = queue.MaxKey })
+	whiles := [...]string{queue.WhileQueued: "queued", queue.WhileActive: "active", queue.ForPeriod: "period"}
+	u.While = queue.UniqueWhile(max(slices.Index(whiles[1:], sub.oneOf("while", whiles[1:]...))+1, 0))
+	u.Period = sub.millis("period")
+	sub.rules("period", func(s *openapi.Schema) { s.Between(inMillis(queue.MinPeriod), inMillis(queue.MaxPeriod)) })
+	if !sub.isNull("onConflict") {
+		u.Replace = sub.oneOf("onConflict", "keep", "replace") == "replace"
+	}
+	sub.unknown()
+	o.rules(name, func(s *openapi.Schema) { s.Required = []string{"key", "while"} })
+	return u
 }
 
 // startAfter reads milliseconds from now, or an instant.

@@ -400,6 +400,13 @@ func jobDone(c *call) error {
 		return c.never(op, about("the worker's result", err))
 	}
 	op = o.outcome(op)
+	v, fault := o.verdict(&op)
+	if fault != "" {
+		return c.never(op, "the worker's result: "+fault)
+	}
+	if v != nil {
+		op = c.Jobs.Decided(op, v)
+	}
 	err = c.Jobs.Report(c.r.Context(), op)
 	if stop := o.find("stopPod"); err == nil && stop != nil && stop.value.Kind() == 't' {
 		c.Jobs.DrainWorker(c.r.PathValue("endpoint"), c.worker())
@@ -457,6 +464,68 @@ func (o *object) outcome(op queue.Op) queue.Op {
 		op.Status = serverless.Completed
 	}
 	return op
+}
+
+// verdictMember is what a worker says of its job instead of a result: beside output, or as a member of an
+// output that is an object (docs/decisions.md 62). No other output is interpreted.
+const verdictMember = "podyard"
+
+// verdict takes the verdict of the worker out of a result that completes the job; nil: there is none.
+func (o *object) verdict(op *queue.Op) (v *serverless.Verdict, fault string) {
+	if op.Kind != queue.OpFinish || op.Status != serverless.Completed {
+		return nil, ""
+	}
+	said := o
+	if m := o.find(verdictMember); m == nil || m.value.Kind() == 'n' {
+		if said = o.outputWith(verdictMember); said == nil {
+			return nil, ""
+		}
+		op.Payload = said.without(verdictMember)
+	}
+	var faults problem.Violations
+	said.faults = &faults
+	said.path = ""
+	v = said.readVerdict()
+	if err := faults.Err(nil); err != nil {
+		return nil, reasonOf(err)
+	}
+	if *v == (serverless.Verdict{}) {
+		return nil, ""
+	}
+	return v, v.Fault()
+}
+
+func (o *object) readVerdict() *serverless.Verdict {
+	v := &serverless.Verdict{}
+	sub := o.object(verdictMember)
+	if sub == nil {
+		return v
+	}
+	sub.millisInto("snooze", &v.Snooze)
+	if yes := sub.boolean("cancel"); yes != nil {
+		v.Cancel = *yes
+	}
+	if sub.has("snooze") && v.Snooze == 0 {
+		v.Snooze = -1 // not none
+	}
+	sub.unknown()
+	return v
+}
+
+// outputWith returns the output if it is an object whose member of this name is an object.
+func (o *object) outputWith(name string) *object {
+	out := o.find("output")
+	if out == nil || out.value.Kind() != '{' || !bytes.Contains(out.value, []byte(name)) {
+		return nil
+	}
+	sub, err := parse(out.value, strictEnvelope, &problem.Violations{})
+	if err != nil {
+		return nil // not one object that says something once
+	}
+	if m := sub.find(name); m == nil || m.value.Kind() != '{' {
+		return nil
+	}
+	return sub
 }
 
 // jobChunk accepts one item of a stream: an object with a member output. The item is kept

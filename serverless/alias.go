@@ -63,6 +63,9 @@ const (
 	DefaultTTL         = queue.DefaultTTL
 	MinTTL             = queue.MinTTL
 	MaxTTL             = queue.MaxTTL
+	MinRetain          = queue.MinRetain
+	MaxRetain          = queue.MaxRetain
+	MaxStartAfter      = queue.MaxStartAfter
 	MinStatusTTL       = queue.MinStatusTTL
 	DefaultWait        = queue.DefaultWait
 	MinWait            = queue.MinWait

@@ -146,6 +146,13 @@ func (r *BatchRequest) check(now Instant) error {
 		q := &r.Requests[i]
 		if q.Queue.StartAfter != nil || !q.Queue.StartAt.IsZero() {
 			q.Violations.Add(problem.Invalid, "/queue/startAfter", "must be absent: the batch says when its requests start")
+			q.Queue.StartAfter, q.Queue.StartAt = nil, time.Time{} // the bounds of others do not follow it
+		}
+		if q.Queue.Unique != nil {
+			q.Violations.Add(problem.Invalid, "/queue/unique", "must be absent: a batch has each of its requests")
+		}
+		if q.Queue.Retain != nil {
+			q.Violations.Add(problem.Invalid, "/queue/retain", "must be absent: the results of a batch are kept together")
 		}
 		_ = q.check(now) // its faults are in the violations
 		v.AddBelow(r.Place+"/"+strconv.Itoa(i), &q.Violations, requestFields)

@@ -11,7 +11,7 @@ import (
 )
 
 // SetTTL sets the expiry of the job to d from now, but at most to MaxTTL after its
-// submission. d must satisfy CheckTTL. Errors are those of CheckTTL and Get.
+// submission, or to the expiry that it has if that is later. d must satisfy CheckTTL. Errors are those of CheckTTL and Get.
 func (s *Service) SetTTL(ctx context.Context, owner string, ref Ref, d time.Duration) (Job, error) {
 	if err := CheckTTL(d); err != nil {
 		return Job{}, err
@@ -20,7 +20,7 @@ func (s *Service) SetTTL(ctx context.Context, owner string, ref Ref, d time.Dura
 	if err != nil {
 		return Job{}, err
 	}
-	until := min(s.now().Add(d), j.Submitted.Add(MaxTTL))
+	until := min(s.now().Add(d), max(j.Submitted.Add(MaxTTL), j.Expires))
 	return s.change(ctx, owner, queue.Op{Ref: ref, Kind: queue.OpSetTTL, Until: until})
 }
 

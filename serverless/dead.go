@@ -169,7 +169,9 @@ func redriven(d *queue.DeadLetter, now Instant) Job {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", d.Endpoint, d.ID, d.Run, d.Finished))
 	life := min(max(d.Expires.Sub(d.Submitted), MinTTL), MaxTTL)
 	terms := d.Terms
-	terms.Retain = RunRetention
+	if d.Flags&queue.KeepsResult == 0 {
+		terms.Retain = RunRetention
+	}
 	return Job{
 		Ref: Ref{Endpoint: d.Endpoint, ID: formatID([16]byte(sum[:]), false)}, Owner: d.Owner, Key: d.Key,
 		Input: d.Input, Webhook: d.Webhook, Extra: d.Extra, Trace: d.Trace,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 func TestTTLDeletesAJobThatWaits(t *testing.T) {
@@ -208,4 +209,29 @@ func TestWorkerOfAJobWhoseTTLWasShortenedIsStopped(t *testing.T) {
 			t.Errorf("cause is %v after %v, want ErrExpired after a second", err, time.Since(begin))
 		}
 	})
+}
+
+func TestAResultWithRetainOutlivesItsTTL(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*serverless.Request)
+		setting time.Duration
+		want    time.Duration
+	}{
+		"of the job":                   {func(r *serverless.Request) { r.Queue.Retain = new(time.Hour) }, 0, time.Hour},
+		"of runsync":                   {func(r *serverless.Request) { r.Sync = true; r.Queue.Retain = new(time.Hour) }, 0, time.Hour},
+		"of the endpoint":              {func(*serverless.Request) {}, 2 * time.Hour, 2 * time.Hour},
+		"of the job, not of its queue": {func(r *serverless.Request) { r.Queue.Retain = new(time.Hour) }, 2 * time.Hour, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newService(t, nil)
+				if c.setting != 0 {
+					setQueue(t, s, "echo", endpoints.QueueUpdate{Retain: &c.setting})
+				}
+				serve(t, s, echo, nil)
+				ref := submitEcho(t, s, withTTL(10*time.Second), c.change)
+				until(c.want, func() { wantStatus(t, s, ref, serverless.Completed) }, func() { wantGone(t, s, ref) })
+			})
+		})
+	}
 }

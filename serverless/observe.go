@@ -124,6 +124,8 @@ func causeOf(kind queue.OpKind, e queue.Effect) telemetry.Cause {
 	switch {
 	case e&queue.PutAttempt != 0, kind == queue.OpRetry:
 		return telemetry.Retry
+	case kind == queue.OpFinish:
+		return telemetry.Snoozed
 	case kind == queue.OpRelease:
 		return telemetry.Released
 	case kind == queue.OpRecover:

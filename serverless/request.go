@@ -63,6 +63,10 @@ type QueueOptions struct {
 	StartAfter *time.Duration
 	StartAt    time.Time
 	Retry      *RetryPolicy // default: that of the endpoint; see DefaultRetry
+	// Retain says how long the result is kept, from the end of the job and also past its ttl:
+	// MinRetain to MaxRetain. Default: that of the endpoint, else RunRetention at most until the ttl.
+	Retain *time.Duration
+	Unique *UniqueOptions // nil: the job is made whatever others there are
 }
 
 // DefaultRetry is queue.DefaultRetry.
@@ -71,7 +75,8 @@ func DefaultRetry() RetryPolicy { return queue.DefaultRetry() }
 // requestFields are the fields of a request in their documented order.
 var requestFields = []string{"input", "webhook", "policy", "policy/executionTimeout", "policy/lowPriority", "policy/ttl",
 	"queue", "queue/priority", "queue/key", "queue/startAfter",
-	"queue/retry", "queue/retry/attempts", "queue/retry/delay", "queue/retry/factor", "queue/retry/maxDelay", "queue/retry/jitter", "queue/retry/timeouts",
+	"queue/retry", "queue/retry/attempts", "queue/retry/delay", "queue/retry/factor", "queue/retry/maxDelay", "queue/retry/jitter", "queue/retry/timeouts", "queue/retain",
+	"queue/unique", "queue/unique/key", "queue/unique/while", "queue/unique/period", "queue/unique/onConflict",
 	"s3Config"}
 
 // check returns all faults of the request in one error. now is the time of the submission.
@@ -87,15 +92,25 @@ func (r *Request) check(now Instant) error {
 	}
 	checkWebhook(v, r.Webhook)
 	checkBounds(v, "/policy/executionTimeout", r.Policy.ExecutionTimeout, MinExecTimeout, MaxExecTimeout)
-	checkBounds(v, "/policy/ttl", r.Policy.TTL, MinTTL, MaxTTL)
 	r.Queue.check(v)
-	if _, late := r.lifetime(now); late {
-		v.Add(problem.Invalid, "/queue/startAfter", "must be before the end of the job's ttl")
-	}
+	r.checkTimes(v, now)
 	if !r.Checked && r.Extra != nil && !isObject(r.Extra) {
 		v.Add(problem.Invalid, "/s3Config", "must be a JSON object")
 	}
 	return v.Err(requestFields)
+}
+
+// checkTimes adds the faults of when the job begins and how long it lives.
+func (r *Request) checkTimes(v *problem.Violations, now Instant) {
+	delay := r.Queue.start(now).Sub(now)
+	if r.Queue.StartAfter == nil && delay > MaxStartAfter {
+		v.Add(problem.Invalid, "/queue/startAfter", "must be at most %d days from now", MaxStartAfter/(24*time.Hour))
+	}
+	delay = min(delay, MaxStartAfter)
+	checkBounds(v, "/policy/ttl", r.Policy.TTL, MinTTL, MaxTTL+delay.Truncate(time.Millisecond))
+	if _, late := r.lifetime(now); late {
+		v.Add(problem.Invalid, "/queue/startAfter", "must be before the end of the job's ttl")
+	}
 }
 
 func (q *QueueOptions) check(v *problem.Violations) {
@@ -105,9 +120,13 @@ func (q *QueueOptions) check(v *problem.Violations) {
 	if k := q.Key; k != nil && (*k == "" || utf8.RuneCountInString(*k) > queue.MaxKey) {
 		v.Add(problem.Invalid, "/queue/key", "must have 1 to %d characters", queue.MaxKey)
 	}
-	checkDelay(v, "/queue/startAfter", q.StartAfter)
+	checkBounds(v, "/queue/startAfter", q.StartAfter, 0, MaxStartAfter)
 	if q.Retry != nil {
 		q.Retry.Check(v, "/queue/retry")
+	}
+	checkBounds(v, "/queue/retain", q.Retain, MinRetain, MaxRetain)
+	if q.Unique != nil {
+		q.Unique.check(v)
 	}
 }
 
@@ -115,11 +134,6 @@ func checkBounds(v *problem.Violations, path string, d *time.Duration, lo, hi ti
 	if d != nil && (*d < lo || *d > hi) {
 		v.Add(problem.Invalid, path, "must be from %d to %d milliseconds", lo.Milliseconds(), hi.Milliseconds())
 	}
-}
-
-// checkDelay adds a fault if d is negative or longer than a job can live.
-func checkDelay(v *problem.Violations, path string, d *time.Duration) {
-	checkBounds(v, path, d, 0, MaxTTL)
 }
 
 // CheckWait returns an error if d is not from MinWait to MaxWait.
@@ -174,14 +188,14 @@ func (q *QueueOptions) start(now Instant) Instant {
 }
 
 // lifetime returns the ttl of the job. late reports that the job would not be ready within it.
-// The ttl of a request without one counts from the instant at which the job is ready.
+// The ttl of a request without one is DefaultTTL from the instant at which the job is ready.
 func (r *Request) lifetime(now Instant) (ttl time.Duration, late bool) {
 	delay := r.Queue.start(now).Sub(now)
-	ttl = DefaultTTL + min(delay, MaxTTL-DefaultTTL)
+	ttl = DefaultTTL + min(delay, MaxStartAfter)
 	if r.Policy.TTL != nil {
 		ttl = *r.Policy.TTL
 	}
-	return ttl, delay > 0 && delay >= ttl
+	return ttl, delay > 0 && delay <= MaxStartAfter && delay >= ttl // a longer delay is a fault of its own
 }
 
 // job returns the job of r. It writes all limits into the State, so that nothing later
@@ -220,8 +234,23 @@ func (r *Request) job(ep *Endpoint, owner string, id JobID, now Instant) Job {
 	if r.Queue.StartAfter != nil {
 		j.Flags |= queue.FromSubmit
 	}
+	if retain := r.retain(ep); retain != 0 {
+		keep = retain
+		j.Flags |= queue.KeepsResult
+	}
 	j.Expires, j.ExecTimeout, j.Retain = now.Add(ttl), exec.Truncate(time.Millisecond), keep.Truncate(time.Millisecond)
+	if r.Queue.Unique != nil {
+		r.Queue.Unique.apply(&j)
+	}
 	return j
+}
+
+// retain returns how long the result is kept also past the ttl; 0: not past it.
+func (r *Request) retain(ep *Endpoint) time.Duration {
+	if r.Queue.Retain != nil {
+		return *r.Queue.Retain
+	}
+	return ep.QueueSettings().Retain
 }
 
 // apply writes the options into a job that is ready at j.Queued.

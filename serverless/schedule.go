@@ -48,6 +48,7 @@ func (j *scheduledJobs) CheckRun(body []byte, v *problem.Violations, path string
 	}
 	if r.Queue.StartAfter != nil || !r.Queue.StartAt.IsZero() {
 		r.Violations.Add(problem.Invalid, "/queue/startAfter", "must be absent: the schedule says when its jobs start")
+		r.Queue.StartAfter, r.Queue.StartAt = nil, time.Time{} // the bounds of others do not follow it
 	}
 	_ = r.check(j.s.now()) // its faults are in the violations
 	v.AddBelow(path, &r.Violations, requestFields)
@@ -78,7 +79,7 @@ func (j *scheduledJobs) Submit(ctx context.Context, f schedules.Firing) (Job, er
 	if f.ID != "" {
 		job.ID = f.ID
 	}
-	return j.s.enqueue(ctx, job)
+	return j.s.enqueueUnique(ctx, job, r.Queue.Unique)
 }
 
 // withSchedule adds the member schedule to an object that only the worker sees.

@@ -311,6 +311,9 @@ func (l *loop) work(ctx context.Context, r *run, t *Task) (end queue.Op) {
 	if away := r.away.Load(); away != nil && errors.Is(err, *away) {
 		return queue.Op{Kind: queue.OpRelease}
 	}
+	if v := (*Verdict)(nil); errors.As(err, &v) {
+		return v.end(queue.Op{}, l.s.now())
+	}
 	end = queue.Op{Status: Failed, Error: err.Error()}
 	if f := (*Failure)(nil); errors.As(err, &f) {
 		end.Payload, end.NoRetry = f.Output, f.NoRetry
@@ -369,7 +372,7 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 		return op
 	}
 	op := l.op(r, queue.OpFinish, end.Payload)
-	op.Adopt, op.Status, op.Error, op.NoRetry = true, end.Status, end.Error, end.NoRetry
+	op.Adopt, op.Status, op.Error, op.NoRetry, op.Ready = true, end.Status, end.Error, end.NoRetry, end.Ready
 	if op.Payload != nil && !json.Valid(op.Payload) {
 		op.Status, op.Error = Failed, "the worker's result is not JSON: "+notJSON(op.Payload)
 		op.Payload = nil

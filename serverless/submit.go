@@ -14,7 +14,9 @@ import (
 // Submit queues a job and returns it. It reports all faults of the request together (422),
 // and returns ErrNoEndpoint for an unknown endpoint and for another user's. When Submit
 // returns nil, the job is stored as durably as the queue can. A request that was made before
-// with its key gets *idempotency.Repeated, which has the id of its job.
+// with its key gets *idempotency.Repeated, which has the id of its job. A request that is unique
+// (QueueOptions.Unique) may get a job that was there, with Existing set: its key is kept only if a job
+// was made.
 func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request) (Job, error) {
 	if r.Idempotency != nil {
 		return s.submitOnce(ctx, owner, endpoint, &r)
@@ -23,7 +25,7 @@ func (s *Service) Submit(ctx context.Context, owner, endpoint string, r Request)
 	if err != nil {
 		return Job{}, err
 	}
-	return s.enqueue(ctx, j)
+	return s.enqueueUnique(ctx, j, r.Queue.Unique)
 }
 
 // submitOnce is Submit for a request with a key.
@@ -37,7 +39,7 @@ func (s *Service) submitOnce(ctx context.Context, owner, endpoint string, r *Req
 				return Job{}, err
 			}
 			k.ID, j.Creation = string(j.ID), k
-			return s.enqueue(ctx, j)
+			return s.enqueueUnique(ctx, j, r.Queue.Unique)
 		},
 	})
 }
@@ -85,15 +87,18 @@ func (s *Service) SubmitAndWait(ctx context.Context, owner, endpoint string, r R
 	if r.Wait == 0 {
 		r.Wait = DefaultWait
 	}
-	if r.Idempotency != nil { // durable at once: a crash must not make the request twice
-		j, err := s.submitOnce(ctx, owner, endpoint, &r)
+	if r.Idempotency != nil || r.Queue.Unique != nil { // durable at once: a crash must not make the request twice
+		j, err := s.Submit(ctx, owner, endpoint, r)
 		if err != nil {
 			return Job{}, err
 		}
 		if r.Queued != nil {
 			r.Queued()
 		}
-		return s.Wait(ctx, owner, j.Ref, r.Wait)
+		existing := j.Existing
+		j, err = s.Wait(ctx, owner, j.Ref, r.Wait)
+		j.Existing = existing
+		return j, err
 	}
 	j, err := s.newJob(ctx, owner, endpoint, &r)
 	if err != nil {

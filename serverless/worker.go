@@ -8,8 +8,8 @@ import (
 )
 
 // A Worker runs jobs. Work runs one job and returns its output as JSON, or nil for no output.
-// An error fails the job with its text; a *Failure fails the job with an output as well. A
-// panic fails the job, not the program. Work is called concurrently if
+// An error fails the job with its text; a *Failure fails the job with an output as well, and a
+// *Verdict puts the job off or cancels it. A panic fails the job, not the program. Work is called concurrently if
 // ServeOptions.Concurrency is more than 1.
 //
 // Work must return soon after ctx ends. Its result is dropped then. context.Cause(ctx) is

@@ -82,6 +82,7 @@ const (
 	hasLeases
 	hasFirstChunk
 	hasLater // numbers beyond ownNumbers
+	hasUnique
 	membersEnd
 )
 
@@ -95,7 +96,7 @@ func (s *stored) members() (some uint64) {
 		{st.Attempt != 0, hasAttempt}, {st.Retry != queue.RetryPolicy{}, hasRetry},
 		{st.Read, isRead}, {st.DeadLetter != 0, hasDead},
 		{st.InBytes != unknownSize || st.OutBytes != 0, hasSizes}, {st.Leases != 0, hasLeases}, {st.FirstChunk != 0, hasFirstChunk},
-		{len(laterNumbers(st)) > 0, hasLater},
+		{len(laterNumbers(st)) > 0, hasLater}, {st.Unique.Key != "", hasUnique},
 	} {
 		if m.has {
 			some |= m.bit
@@ -132,6 +133,9 @@ func (s *stored) appendMembers(b []byte, some uint64) []byte {
 	}
 	if some&hasLater != 0 {
 		b = appendNumbers(b, laterNumbers(&s.state))
+	}
+	if some&hasUnique != 0 {
+		b = append(binary.AppendUvarint(b, uint64(len(s.state.Unique.Key))), s.state.Unique.Key...)
 	}
 	return b
 }
@@ -181,6 +185,9 @@ func (s *stored) decodeMembers(r *reader) {
 	}
 	if some&hasLater != 0 {
 		s.decodeLater(r)
+	}
+	if some&hasUnique != 0 {
+		s.state.Unique.Key = r.text()
 	}
 }
 

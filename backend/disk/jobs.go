@@ -260,14 +260,20 @@ func (q *jobQueue) show(jobs []queue.Job, in []insertion, unwritten []*unwritten
 func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for k := range jobs {
-		// If the job is being added or removed, wait for that: ErrExists must be certain.
-		i, err := q.find(ctx, jobs[k].Ref)
-		if err != nil {
-			return err
+	for waited := true; waited; {
+		for k := range jobs {
+			// If the job is being added or removed, wait for that: ErrExists must be certain.
+			i, err := q.find(ctx, jobs[k].Ref)
+			if err != nil {
+				return err
+			}
+			if i != 0 {
+				return queue.ErrExists
+			}
 		}
-		if i != 0 {
-			return queue.ErrExists
+		var err error
+		if waited, err = q.waitForKeys(ctx, jobs); err != nil {
+			return err
 		}
 	}
 	for k := range jobs {
@@ -289,10 +295,15 @@ func (q *jobQueue) addAll(ctx context.Context, jobs []queue.Job, in []insertion)
 		q.x.Size(i, &jobs[k].State)
 		in[k] = insertion{i: i, uid: uid}
 	}
-	if err := q.admit(jobs, in); err != nil {
+	err := q.x.CheckKeys(jobs)
+	if err == nil {
+		err = q.admit(jobs, in)
+	}
+	if err != nil {
 		q.drop(in)
 		return err
 	}
+	q.takeKeys(jobs, in)
 	return nil
 }
 

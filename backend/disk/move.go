@@ -29,6 +29,7 @@ type move struct {
 	unwritten     *unwrittenJob // nil: the job is on disk
 	written       bool          // the move was added to a batch
 	keeps         []byte        // the chunk that stays in memory until it is read; nil: none
+	extras        []byte        // encoded, of OpReplace
 	shows         bool          // the job becomes durable because somebody wants to see it
 }
 
@@ -37,12 +38,21 @@ type move struct {
 func (q *jobQueue) begin(now queue.Instant, i uint32, op *queue.Op) (m move) {
 	m = move{i: i, before: q.x.State(i), op: op, now: now}
 	m.after = m.before
+	if m.err = q.prepareInput(&m, i); m.err != nil {
+		return m
+	}
 	m.eff, m.err = m.after.Apply(now, op)
 	q.fits(&m)
+	q.takeKey(&m)
 	if m.eff == 0 {
 		return m
 	}
 	q.prepareMove(&m)
+	if m.eff&queue.PutInput != 0 {
+		if m.marks = 0; m.extras != nil {
+			m.marks = jobindex.HasExtra
+		}
+	}
 	if m.eff&queue.PutOutput != 0 {
 		m.note.Output = nextOutput(m.was.Output)
 	}
@@ -104,6 +114,9 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	}
 	if m.eff&queue.DropInput != 0 && !q.keepInput(uid) {
 		dropBody(b, bodyKey(uid, bodyInput), m.before.InBytes)
+	}
+	if m.eff&queue.PutInput != 0 {
+		m.writeInput(b)
 	}
 	if m.eff&queue.PutOutput != 0 {
 		key := outputKey(uid, m.note.Output)
@@ -295,6 +308,9 @@ func (q *jobQueue) publish(m *move) {
 		return
 	}
 	q.x.SetMetadata(m.i, m.note)
+	if m.eff&queue.PutInput != 0 {
+		q.x.Mark(m.i, m.marks, jobindex.HasExtra)
+	}
 	passed := q.x.Has(m.i, jobindex.Skipped)
 	q.x.Mark(m.i, 0, jobindex.Busy|jobindex.Skipped)
 	if passed && m.after.Status == queue.InQueue && m.eff&queue.EvReady == 0 {
@@ -432,6 +448,9 @@ func (q *Jobs) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res
 	size := int64(0)
 	for i := range ops {
 		size += int64(len(ops[i].Payload))
+		if ops[i].Job != nil {
+			size += int64(len(ops[i].Job.Input))
+		}
 	}
 	what := deletions
 	if slices.ContainsFunc(ops, func(op queue.Op) bool { return !frees(op.Kind) }) {
@@ -496,11 +515,11 @@ func (q *jobQueue) beginSome(ctx context.Context, now queue.Instant, ops []queue
 			n++
 			continue
 		}
-		if q.x.Has(i, jobindex.Busy) {
+		if busy := q.blocks(i, op); busy != 0 {
 			if len(ms) > 0 {
 				return ms, n, nil
 			}
-			if err := q.wait(ctx, i); err != nil {
+			if err := q.wait(ctx, busy); err != nil {
 				return nil, 0, err
 			}
 			continue

@@ -94,12 +94,17 @@ func (q *Jobs) enqueue(jobs []queue.Job) error {
 		q.x.Size(rec, &jobs[i].State)
 		recs = append(recs, rec)
 	}
-	if err := q.admit(recs, jobs); err != nil {
+	err := q.x.CheckKeys(jobs)
+	if err == nil {
+		err = q.admit(recs, jobs)
+	}
+	if err != nil {
 		for _, rec := range recs {
 			q.x.Discard(rec)
 		}
 		return err
 	}
+	q.x.TakeKeys(recs, jobs)
 	for i, rec := range recs {
 		q.publish(rec, &jobs[i])
 	}
@@ -180,6 +185,12 @@ func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, s *queue.State, e
 			return 0, evs, err
 		}
 	}
+	if err == nil && eff&queue.TakeKey != 0 {
+		if err := q.x.TakeKey(i, now); err != nil {
+			q.x.Read(i, s)
+			return 0, evs, err
+		}
+	}
 	if eff&eventEffects != 0 && q.watched() {
 		ref := op.Ref
 		if ref.ID == "" {
@@ -240,6 +251,11 @@ func (q *Jobs) putLease(now queue.Instant, i uint32, s *queue.State, op *queue.O
 
 // payloads stores and removes payloads as the effects say.
 func (q *Jobs) payloads(i uint32, eff queue.Effect, op *queue.Op) {
+	if eff&queue.PutInput != 0 {
+		q.bodies.at(i).input = op.Job.Input
+		x := q.extra(i)
+		x.webhook, x.workerExtra, x.trace = op.Job.Webhook, op.Job.Extra, op.Job.Trace
+	}
 	if eff&queue.DropOutput != 0 {
 		q.bodies.at(i).output = nil
 		if x := q.extras[i]; x != nil {

@@ -21,6 +21,8 @@ type ruleMistake struct {
 	// rules changes the rules of a claim. lost is how many jobs of the endpoint were taken from
 	// lost workers.
 	rules func(r *queue.Rules, lost int)
+	jobs  func(*queue.Job) // changes new jobs
+	ops   func(*queue.Op)
 }
 
 func ruleMistakes() []ruleMistake {
@@ -35,6 +37,16 @@ func ruleMistakes() []ruleMistake {
 		{name: "the limit of an owner is that of the endpoint", rule: "PerUser", rules: func(r *queue.Rules, _ int) {
 			if r.Total == 0 || r.PerUser < r.Total {
 				r.Total = r.PerUser
+			}
+		}},
+		{name: "a key is held by nobody", rule: "AKeyIsHeldUntilItsJobHasEnded", jobs: func(j *queue.Job) { j.Unique = queue.Unique{} }},
+		{name: "a result goes with its ttl", rule: "AKeptResultOutlivesTheTTL", jobs: func(j *queue.Job) { j.Flags &^= queue.KeepsResult }},
+		{name: "a snoozed job is ready at once", rule: "ASnoozedJobIsReadyAgainLater", ops: func(op *queue.Op) { op.Ready = min(op.Ready, 1) }},
+		{name: "a replaced job gets no new input", rule: "ReplaceChangesAQueuedJobInItsPlace", ops: func(op *queue.Op) {
+			if op.Job != nil {
+				with := *op.Job
+				with.Input = []byte(`{}`)
+				op.Job = &with
 			}
 		}},
 	}
@@ -106,6 +118,12 @@ type mistaken struct {
 }
 
 func (q *mistaken) Apply(ctx context.Context, now queue.Instant, ops []queue.Op, res []queue.Result) error {
+	ops = append([]queue.Op(nil), ops...)
+	for i := range ops {
+		if q.m.ops != nil {
+			q.m.ops(&ops[i])
+		}
+	}
 	err := q.JobQueue.Apply(ctx, now, ops, res)
 	for i := range res {
 		if res[i].Effect&queue.Requeued != 0 {
@@ -115,6 +133,15 @@ func (q *mistaken) Apply(ctx context.Context, now queue.Instant, ops []queue.Op,
 	return err
 }
 
+func (q *mistaken) Enqueue(ctx context.Context, jobs []queue.Job) error {
+	for i := range jobs {
+		if q.m.jobs != nil {
+			q.m.jobs(&jobs[i])
+		}
+	}
+	return q.JobQueue.Enqueue(ctx, jobs)
+}
+
 func (q *mistaken) Claim(ctx context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	mine := append([]queue.Slot(nil), slots...)
 	for i := range mine {
@@ -122,7 +149,9 @@ func (q *mistaken) Claim(ctx context.Context, now queue.Instant, slots []queue.S
 		if mine[i].Rules != nil {
 			rules = *mine[i].Rules
 		}
-		q.m.rules(&rules, q.lost[mine[i].Endpoint])
+		if q.m.rules != nil {
+			q.m.rules(&rules, q.lost[mine[i].Endpoint])
+		}
 		mine[i].Rules = &rules
 	}
 	return q.JobQueue.Claim(ctx, now, mine, out)

@@ -85,6 +85,9 @@ func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 			return err
 		}
 	}
+	if slices.ContainsFunc(jobs, isUnique) {
+		return q.enqueueUnique(ctx, jobs)
+	}
 	if err := q.added.push(ctx, c); err != nil {
 		return err
 	}

@@ -44,6 +44,14 @@ func (q *Jobs) transact(ctx context.Context, fn func(t *jobTx) error) error {
 	return err
 }
 
+// begin begins the transaction if nothing did: what follows is not sent with send.
+func (t *jobTx) begin(ctx context.Context) error {
+	if t.open {
+		return nil
+	}
+	return t.send(ctx, &pgx.Batch{})
+}
+
 // send makes the statements of a batch in one round trip, after those that begin the transaction if
 // nothing did.
 func (t *jobTx) send(ctx context.Context, b *pgx.Batch) error {
@@ -296,6 +304,10 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
 	m.room.fits(r, &before, &res, op)
+	if err := m.takeKey(ctx, now, r, &before, &res); err != nil {
+		return res, err
+	}
+	sealed := m.sealInput(r, &before, &res, op)
 	if res.Effect&queue.NewSeq != 0 {
 		if res.State.Seq, err = m.nextSeq(ctx); err != nil {
 			return res, err
@@ -317,7 +329,7 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 		round = max(round, m.copied)
 		m.copied = round
 	}
-	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op}, round})
+	m.moves = append(m.moves, roundMove{move{now, r, before, res.State, res.Effect, op, sealed}, round})
 	m.depth[r] = round + 1
 	r.job.State = res.State
 	if res.Effect&queue.Delete != 0 {

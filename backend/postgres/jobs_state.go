@@ -12,6 +12,9 @@ import (
 // are left out at the end.
 const stateFormat = 1
 
+// keyPlace is the number after which the key of a unique job is.
+const keyPlace = 39
+
 // plainCount is how many numbers are always stored.
 const plainCount = 32
 
@@ -35,8 +38,14 @@ func encodeState(s *queue.State) []byte {
 	for n > plainCount && numbers[n-1] == 0 {
 		n--
 	}
-	for _, number := range numbers[:n] {
-		b = binary.AppendVarint(b, number)
+	key := s.Unique.Key
+	if key != "" {
+		n = max(n, keyPlace)
+	}
+	for i, number := range numbers[:n] {
+		if b = binary.AppendVarint(b, number); i == keyPlace-1 && key != "" {
+			b = append(binary.AppendUvarint(b, uint64(len(key))), key...)
+		}
 	}
 	return b
 }
@@ -56,6 +65,7 @@ func decodeState(b []byte, seq int64) (queue.State, error) {
 		b = b[size+int(n):]
 	}
 	var numbers [queue.StateNumbers]int64
+	var key string
 	for i := range numbers {
 		if len(b) == 0 {
 			break
@@ -65,8 +75,16 @@ func decodeState(b []byte, seq int64) (queue.State, error) {
 			return queue.State{}, errState
 		}
 		numbers[i], b = n, b[size:]
+		if i == keyPlace-1 && numbers[keyPlace-2] != 0 {
+			n, size := binary.Uvarint(b)
+			if size <= 0 || n > uint64(len(b)-size) {
+				return queue.State{}, errState
+			}
+			key, b = string(b[size:size+int(n)]), b[size+int(n):]
+		}
 	}
 	s := queue.State{Seq: uint64(seq), Worker: texts[0], Lost: texts[1]}
 	s.SetNumbers(&numbers)
+	s.Unique.Key = key
 	return s, nil
 }

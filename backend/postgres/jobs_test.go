@@ -207,7 +207,7 @@ func newTwoServersWith(t *testing.T, options func(*postgres.Options) *postgres.O
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(s.Close)
+		t.Cleanup(func() { _ = s.Close() })
 		q.stores[i] = s
 	}
 	for _, s := range q.stores {

@@ -30,10 +30,16 @@ import (
 //
 // It is what serverless.Service.SubmitTx stands on, which makes a job of a request, checks it, and gives
 // it the settings of its endpoint. EnqueueTx takes jobs as they are.
+//
+// A call whose job has a key (queue.Unique) that another open transaction has taken waits for its end, 5 s
+// at most, and then returns queue.ErrKeyTaken.
 func (q *Jobs) EnqueueTx(ctx context.Context, tx pgx.Tx, jobs ...queue.Job) error {
 	return q.enqueueIn(jobs, func(sql string, args []any) error {
 		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			if err := addKeys(ctx, tx, queue.Creations(jobs)); err != nil {
+				return err
+			}
+			if err := takeKeys(ctx, keyTxOf(tx), jobs); err != nil {
 				return err
 			}
 			rows, err := tx.Query(ctx, sql, args...)
@@ -120,6 +126,9 @@ func (t sqlIn) FindKey(ctx context.Context, key idempotency.Digest) (idempotency
 
 func (q *Jobs) enqueueSQL(ctx context.Context, t sqlTx, sql string, args []any, jobs []queue.Job) error {
 	if err := addKeys(ctx, t, queue.Creations(jobs)); err != nil {
+		return err
+	}
+	if err := takeKeys(ctx, t, jobs); err != nil {
 		return err
 	}
 	for i := range args {

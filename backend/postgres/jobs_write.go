@@ -19,6 +19,7 @@ type move struct {
 	before, after queue.State
 	effect        queue.Effect
 	op            *queue.Op
+	extra         []byte // of queue.PutInput: encrypted
 }
 
 // A readyRow is what the row of a job among those that can be claimed depends on.
@@ -26,6 +27,7 @@ type readyRow struct {
 	seq             uint64
 	queued, expires queue.Instant
 	lost            queue.WorkerID // State.Barred
+	low             bool
 }
 
 // readyOf returns the row of a job in this state. It is zero if the job cannot be claimed.
@@ -33,7 +35,7 @@ func readyOf(s *queue.State) readyRow {
 	if s.Status != queue.InQueue || s.Delayed {
 		return readyRow{}
 	}
-	return readyRow{s.Seq, s.Queued, s.Expires, s.Barred()}
+	return readyRow{s.Seq, s.Queued, s.Expires, s.Barred(), s.Flags&queue.LowPriority != 0}
 }
 
 // writes are the changes of moves of different jobs, as columns.
@@ -86,6 +88,8 @@ type writes struct {
 		num []int64
 	}
 	outbox, dead copies
+	inputs       inputs
+	keys         goneKeys
 }
 
 // line are the columns that name the lines of jobs.
@@ -148,6 +152,7 @@ func (w *writes) add(m *move) {
 	if m.effect&queue.Delete != 0 {
 		w.gone.ep, w.gone.id = append(w.gone.ep, []byte(m.row.job.Endpoint)), append(w.gone.id, []byte(m.row.job.ID))
 		w.gone.num = append(w.gone.num, m.row.num)
+		w.keys.add(m)
 		return
 	}
 	w.payloads(m)
@@ -166,17 +171,9 @@ func (w *writes) put(r *jobRow, s *queue.State) {
 	u := &w.update
 	u.ep, u.id, u.state = appendText(u.ep, r.job.Endpoint), append(u.id, []byte(r.job.ID)), append(u.state, encodeState(s))
 	u.seq, u.armed, u.status = append(u.seq, int64(s.Seq)), append(u.armed, int64(r.armed)), append(u.status, int16(s.Status))
-	u.gone = append(u.gone, int64(goneAt(s)))
+	u.gone = append(u.gone, int64(s.GoneAt()))
 	u.known, u.knownArmed = append(u.known, r.known.state), append(u.knownArmed, int64(r.known.armed))
 	u.place = append(u.place, r.place)
-}
-
-// goneAt is the instant from which State.Gone reports true.
-func goneAt(s *queue.State) queue.Instant {
-	if s.Status.Terminal() {
-		return min(s.Expires, s.Finished.Add(s.Retain))
-	}
-	return s.Expires
 }
 
 // place moves a job between those that can be claimed and those that run.
@@ -226,6 +223,9 @@ func (w *writes) payloads(m *move) {
 			w.dropSent.ep, w.dropSent.num = append(w.dropSent.ep, []byte(m.row.job.Endpoint)), append(w.dropSent.num, num)
 		}
 	}
+	if eff&queue.PutInput != 0 {
+		w.inputs.add(m)
+	}
 	if eff&queue.PutOutput != 0 {
 		w.output.num = append(w.output.num, num)
 		w.output.output, w.output.error = append(w.output.output, m.op.Payload), append(w.output.error, orNull(m.op.Error))
@@ -263,6 +263,8 @@ func (w *writes) first(b *pgx.Batch) {
 		r := &w.unready
 		queueIf(b, r.ep, sqlUnready, r.ep, r.owner, r.prio, r.key, r.seq, r.place)
 	}
+	w.keys.queue(b)
+	w.inputs.queue(b)
 	queueIf(b, w.dropOutput, sqlDropOutputs, w.dropOutput)
 	queueIf(b, w.dropInput.num, sqlDropInputs, w.dropInput.num)
 	queueIf(b, w.dropSent.num, sqlDropSent, w.dropSent.ep, w.dropSent.num)

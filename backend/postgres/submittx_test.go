@@ -293,7 +293,7 @@ func TestAStoreConnectsAsThePoolOfTheProgramDoes(t *testing.T) {
 	}
 	store, err := postgres.Open(t.Context(), "", &postgres.Options{Pool: db})
 	must(t, err)
-	t.Cleanup(store.Close)
+	t.Cleanup(func() { _ = store.Close() })
 	must(t, store.Endpoints().Create(t.Context(), &serverless.Endpoint{ID: "e", Name: "e"}))
 	s := service(t, store.Jobs(), store.Endpoints())
 	j, err := s.SubmitTx(t.Context(), tx, "alice", "e", request(`{}`))

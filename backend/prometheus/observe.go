@@ -19,7 +19,7 @@ func (m *Metrics) begin(id string) {
 	} {
 		m.finished.WithLabelValues(id, s.Status.String(), reasonOf(&s))
 	}
-	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Retry, telemetry.Restart} {
+	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Snoozed, telemetry.Retry, telemetry.Restart} {
 		m.requeued.WithLabelValues(id, string(c))
 	}
 	for _, result := range []string{telemetry.StartOK, telemetry.StartNoRoom, telemetry.StartFailed} {

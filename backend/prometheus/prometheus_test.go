@@ -98,7 +98,7 @@ func everyJobEvent(o telemetry.Observer, endpoint string) {
 		o.Job(telemetry.JobEvent{Change: telemetry.JobSubmitted, Ref: ref, State: &queue.State{Flags: f}, Trace: none, Bytes: 100})
 	}
 	o.Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: ref, State: &queue.State{Queued: 1, Started: 2}, Trace: &queue.Trace{Parent: traceparent}})
-	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Retry, telemetry.Restart} {
+	for _, c := range []telemetry.Cause{telemetry.Lost, telemetry.Released, telemetry.Snoozed, telemetry.Retry, telemetry.Restart} {
 		o.Job(telemetry.JobEvent{Change: telemetry.JobRequeued, Ref: ref, State: &queue.State{}, Trace: none, Cause: c})
 	}
 	o.Job(telemetry.JobEvent{Change: telemetry.JobExpired, Ref: ref, State: &queue.State{}, Trace: none})
@@ -210,7 +210,7 @@ func series(t testing.TB, h http.Handler, accept string) (lines int, body string
 }
 
 const (
-	maxSeries = 17_600
+	maxSeries = 17_800
 	maxScrape = 150 * time.Millisecond
 )
 

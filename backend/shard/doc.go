@@ -46,6 +46,8 @@
 //     refuses, those that another one has added are deleted again.
 //   - Two requests with one Idempotency-Key for endpoints on two shards, at two servers at the same
 //     instant, may both succeed. FindKey asks all shards.
+//   - A unique key (queue.Unique) is one of a shard: while an endpoint is drained, a job on its new shard
+//     may have the key of one on the old.
 //   - Deliveries are in the order in which they are due on each shard, not over all.
 //   - Tokens have the number of their shard in bits 53 to 62.
 //   - Budgets of stored jobs hold over all shards for what one server submits. What other servers

@@ -36,6 +36,9 @@ const noResult = "worker lost: the job was given to workers 3 times and none of 
 
 var endings = []ending{
 	{mode: "sync", act: "print", runs: 1, status: "COMPLETED"},
+	{mode: "sync", act: "snooze", runs: 3, status: "COMPLETED"},
+	{mode: "sync", act: "cancel", runs: 1, status: "CANCELLED"},
+	{mode: "sync", act: "output", runs: 1, status: "COMPLETED"},
 	{mode: "sync", act: "nan", runs: 1, status: "FAILED", error: "the worker's result is not JSON: invalid character 'N'"},
 	{mode: "sync", act: "raise", runs: 1, status: "FAILED", error: "no luck"},
 	// Version 1.7.1 never says what it has, so such a job ends by its execution timeout there.

@@ -230,6 +230,7 @@ type Queue struct {
 	Ageing                  Millis    // a job rises by one priority each time it has waited this long; 0: never
 	Retry                   *JobRetry // of jobs without one; nil: none
 	DeadLetter              Millis    // how long a job that failed for good is kept; 0: not at all
+	Retain                  *Millis   // how long results are kept, also past the ttl; nil: 30 minutes, within the ttl
 	Paused                  bool
 	Ready, Delayed, Blocked int64 // jobs that could start now, that are delayed, and that the settings hold
 }

@@ -54,6 +54,7 @@ type Job struct {
 	Error         string          `json:"error"`
 	Input         json.RawMessage `json:"input"` // only in a list that asks for it
 	Owner         string          `json:"-"`     // only for operators: see Client.As
+	Existing      bool            `json:"-"`     // of a submit: it made no job, because this one holds its key (JobUnique)
 	// FailedAt and ExpiresAt are those of a dead letter.
 	FailedAt  time.Time `json:"-"`
 	ExpiresAt time.Time `json:"-"`
@@ -126,11 +127,13 @@ type JobPolicy struct {
 
 // A JobQueue says when a job runs and how often (docs/decisions.md 39).
 type JobQueue struct {
-	Priority   *int      `json:"priority,omitempty"` // 0 to 9, which goes first
-	Key        string    `json:"key,omitempty"`      // jobs with other keys take turns with it
-	StartAfter Millis    `json:"startAfter,omitempty"`
-	StartAt    time.Time `json:"-"` // instead of StartAfter
-	Retry      *JobRetry `json:"retry,omitempty"`
+	Priority   *int       `json:"priority,omitempty"` // 0 to 9, which goes first
+	Key        string     `json:"key,omitempty"`      // jobs with other keys take turns with it
+	StartAfter Millis     `json:"startAfter,omitempty"`
+	StartAt    time.Time  `json:"-"` // instead of StartAfter
+	Retry      *JobRetry  `json:"retry,omitempty"`
+	Unique     *JobUnique `json:"unique,omitempty"` // that there is no other job with its key
+	Retain     Millis     `json:"retain,omitempty"` // how long the result is kept from the end, also past the ttl
 }
 
 // MarshalJSON writes StartAt as startAfter.
@@ -143,6 +146,15 @@ func (q JobQueue) MarshalJSON() ([]byte, error) {
 		plain
 		StartAfter time.Time `json:"startAfter"`
 	}{plain(q), q.StartAt})
+}
+
+// A JobUnique makes a job the only one of the user on the endpoint with a key (docs/decisions.md 60). A
+// submit then may answer with a job that was there: Job.Existing.
+type JobUnique struct {
+	Key        string `json:"key"`
+	While      string `json:"while"`                // queued, active or period: for how long the job holds the key
+	Period     Millis `json:"period,omitempty"`     // of period, from the submission
+	OnConflict string `json:"onConflict,omitempty"` // keep (the default), or replace: the job that is queued gets this input
 }
 
 // A JobRetry says how a job is repeated that has failed (docs/decisions.md 39).
@@ -163,6 +175,7 @@ func (j *Jobs) to(method string, query url.Values, name ...string) *request {
 func (j *Jobs) job(ctx context.Context, r *request) (job Job, err error) {
 	h, err := j.c.do(ctx, r, &job)
 	ownerOf(&job, h)
+	job.Existing = h.Get("Podyard-Existing") == "true"
 	return job, err
 }
 

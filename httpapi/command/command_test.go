@@ -140,6 +140,7 @@ func TestAWrongCommandLineIsNamed(t *testing.T) {
 		`-status "GONE": want one of`:                      "jobs list echo -status GONE",
 		`-input: must be a JSON object`:                    "jobs submit echo -input []",
 		"-input: open nowhere.json":                        "jobs submit echo -input @nowhere.json",
+		"-on-conflict need -unique":                        "jobs submit echo -on-conflict replace",
 		`-expires "soon": must be a time`:                  "keys make -expires soon",
 		"say which jobs":                                   "jobs actions echo cancel",
 		`ACTION "explode": want one of [cancel`:            "jobs actions echo explode -all",

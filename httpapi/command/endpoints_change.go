@@ -196,6 +196,7 @@ func queueSettings(f *flag.FlagSet) func(context.Context, *Call) error {
 		})
 	}
 	length("ageing", "ageing", "a job rises by one priority each time it has waited this `long`; 0s: never")
+	length("retain", "retain", "how `long` results are kept, also past the ttl, from 1m to 30d")
 	length("dead-letter", "deadLetter", "how `long` a job that failed for good is kept; 0s: not at all")
 	return func(ctx context.Context, c *Call) error {
 		read := func() (client.Queue, error) { return c.Client.Endpoints.Queue(ctx, c.Args[0]) }
@@ -218,6 +219,7 @@ type queueRecord struct {
 	Ageing     client.Millis    `json:"ageing"`
 	Retry      *client.JobRetry `json:"retry"`
 	DeadLetter client.Millis    `json:"deadLetter"`
+	Retain     *client.Millis   `json:"retain"`
 	Paused     bool             `json:"paused"`
 	Ready      int64            `json:"ready"`
 	Delayed    int64            `json:"delayed"`

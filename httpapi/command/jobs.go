@@ -152,7 +152,9 @@ func getJob(f *flag.FlagSet) func(context.Context, *Call) error {
 type submission struct {
 	input, webhook, queueKey, idempotencyKey string
 	priority                                 int
-	delay, timeout, ttl                      time.Duration
+	unique                                   client.JobUnique
+	uniquePeriod                             time.Duration
+	delay, timeout, ttl, retain              time.Duration
 }
 
 func submitJob(f *flag.FlagSet) func(context.Context, *Call) error {
@@ -165,6 +167,11 @@ func submitJob(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.DurationVar(&s.delay, "delay", 0, "how `long` it may not start")
 	f.DurationVar(&s.timeout, "timeout", 0, "how `long` it may run (default: the endpoint's)")
 	f.DurationVar(&s.ttl, "ttl", 0, "after how `long` it is deleted")
+	f.DurationVar(&s.retain, "retain", 0, "how `long` its result is kept, from its end")
+	f.StringVar(&s.unique.Key, "unique", "", "no other job with this `key` is made while this one is active")
+	f.StringVar(&s.unique.While, "unique-while", "active", "how long its key is held: `queued`, active or period")
+	f.DurationVar(&s.uniquePeriod, "unique-period", 0, "how `long` with -unique-while period")
+	f.StringVar(&s.unique.OnConflict, "on-conflict", "keep", "keep the job that holds the key, or `replace` its input while it is queued")
 	f.StringVar(&s.idempotencyKey, "idempotency-key", "", "for 24 hours, a submit with the same `key` is this job")
 	return func(ctx context.Context, c *Call) error {
 		r, err := s.request(c)
@@ -195,8 +202,18 @@ func (s *submission) request(c *Call) (r client.JobRequest, err error) {
 	if s.timeout != 0 || s.ttl != 0 {
 		r.Policy = &client.JobPolicy{ExecutionTimeout: client.Millis(s.timeout), TTL: client.Millis(s.ttl)}
 	}
-	if c.Given["priority"] || c.Given["queue-key"] || s.delay != 0 {
-		r.Queue = &client.JobQueue{Key: s.queueKey, StartAfter: client.Millis(s.delay)}
+	if s.unique.Key == "" && (c.Given["unique-while"] || c.Given["unique-period"] || c.Given["on-conflict"]) {
+		return r, usagef("-unique-while, -unique-period and -on-conflict need -unique")
+	}
+	if s.unique.Key != "" {
+		s.unique.Period = client.Millis(s.uniquePeriod)
+		r.Queue = &client.JobQueue{Unique: &s.unique}
+	}
+	if c.Given["priority"] || c.Given["queue-key"] || s.delay != 0 || s.retain != 0 {
+		if r.Queue == nil {
+			r.Queue = &client.JobQueue{}
+		}
+		r.Queue.Key, r.Queue.StartAfter, r.Queue.Retain = s.queueKey, client.Millis(s.delay), client.Millis(s.retain)
 		if c.Given["priority"] {
 			r.Queue.Priority = &s.priority
 		}

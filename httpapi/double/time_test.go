@@ -143,6 +143,8 @@ func TestEveryDeadlineFollowsTheClock(t *testing.T) {
 		{"ttl", `{"input":{"to":"queue"},"policy":{"ttl":10000}}`, 9999 * time.Millisecond, time.Millisecond, "IN_QUEUE", "404"},
 		{"default ttl", `{"input":{"to":"queue"}}`, 24*time.Hour - time.Millisecond, time.Millisecond, "IN_QUEUE", "404"},
 		{"retention of run", `{"input":{"to":"reply"}}`, 30*time.Minute - time.Millisecond, time.Millisecond, "COMPLETED", "404"},
+		{"retain of run", `{"input":{"to":"reply"},"policy":{"ttl":10000},"queue":{"retain":3600000}}`, time.Hour - time.Millisecond, time.Millisecond, "COMPLETED", "404"},
+		{"far start", `{"input":{"to":"reply"},"queue":{"startAfter":31622400000}}`, 366*24*time.Hour - time.Millisecond, time.Millisecond, "IN_QUEUE", "COMPLETED"},
 		{"execution timeout", `{"input":{"to":"hang"},"policy":{"executionTimeout":5000}}`, 4999 * time.Millisecond, time.Millisecond, "IN_PROGRESS", "TIMED_OUT"},
 		{"default execution timeout", `{"input":{"to":"hang"}}`, 10*time.Minute - time.Millisecond, time.Millisecond, "IN_PROGRESS", "TIMED_OUT"},
 		{"a worker's own time", `{"input":{"to":"wait"}}`, time.Minute - time.Millisecond, time.Millisecond, "IN_PROGRESS", "COMPLETED"},
@@ -150,7 +152,7 @@ func TestEveryDeadlineFollowsTheClock(t *testing.T) {
 		t.Run(tt.rule, func(t *testing.T) {
 			s := apitest.Start(t)
 			endpoint := "script"
-			if strings.Contains(tt.body, `"queue"`) {
+			if strings.Contains(tt.body, `"to":"queue"`) {
 				endpoint = "q"
 			}
 			s.Queue("q")

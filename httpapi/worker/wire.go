@@ -178,7 +178,11 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 		Output json.RawMessage `json:"output,omitempty"`
 		Error  string          `json:"error,omitempty"`
 		Retry  *bool           `json:"retry,omitempty"`
+		Said   *verdict        `json:"podyard,omitempty"`
 	}{Output: out}
+	if v := (*serverless.Verdict)(nil); errors.As(err, &v) {
+		body.Output, body.Said, err = nil, verdictOf(v), nil
+	}
 	if err != nil {
 		body.Output, body.Error = nil, err.Error()
 		if f := (*serverless.Failure)(nil); errors.As(err, &f) {
@@ -244,4 +248,18 @@ func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) 
 		return serverless.ErrLeaseLost
 	}
 	return nil
+}
+
+// A verdict is what a worker says of its job instead of a result.
+type verdict struct {
+	Snooze *int64 `json:"snooze,omitempty"`
+	Cancel bool   `json:"cancel,omitempty"`
+}
+
+func verdictOf(v *serverless.Verdict) *verdict {
+	said := &verdict{Cancel: v.Cancel}
+	if !v.Cancel || v.Snooze != 0 {
+		said.Snooze = new(v.Snooze.Milliseconds())
+	}
+	return said
 }

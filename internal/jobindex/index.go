@@ -24,6 +24,7 @@ type Index struct {
 	asked      heads       // of the slot that is served
 	before     queue.State // of the job that is moved: what Stats.Count reads
 	reads      int64
+	uniques    uniques
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -107,9 +108,14 @@ func (x *Index) Load(i uint32, s *queue.State) { x.begin(x.t.at(i), s) }
 
 // begin stores the first state of a record.
 func (x *Index) begin(r *record, s *queue.State) {
+	x.reterm(r, s)
+	x.store(r, s)
+}
+
+// reterm gives a record other terms.
+func (x *Index) reterm(r *record, s *queue.State) {
 	x.terms.release(r.terms)
 	r.terms = x.terms.intern(&s.Terms)
-	x.store(r, s)
 }
 
 // ShowLoaded makes a loaded job visible. It counts a job that has ended in Completed or
@@ -117,6 +123,9 @@ func (x *Index) begin(r *record, s *queue.State) {
 func (x *Index) ShowLoaded(i uint32) {
 	s := x.State(i)
 	x.Show(i, &s)
+	if s.Unique.Key != "" {
+		x.loadKey(i, &s)
+	}
 	switch st := &x.lists[x.t.at(i).endpoint].stats; s.Status {
 	case queue.Completed:
 		st.Completed++
@@ -247,6 +256,10 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 	l.weigh(s.Status, s.Flags, s.Priority, 1)
 	x.undrained += s.Stream
 	requeued := e&queue.EvReady != 0 && before.Status != queue.InQueue
+	if e&queue.PutInput != 0 {
+		requeued = true // its priority may no longer be low
+		x.reterm(r, s)
+	}
 	if e&queue.NewSeq == 0 {
 		x.relist(l, r, before.Status, s.Status)
 	} else {
@@ -267,6 +280,7 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 }
 
 func (x *Index) delete(i uint32, r *record, l *jobList) {
+	x.dropKey(i)
 	x.wheel.remove(i)
 	x.unlist(l, r, r.status)
 	x.leave(i, r)
@@ -282,6 +296,7 @@ func (x *Index) delete(i uint32, r *record, l *jobList) {
 
 // Discard removes a job that was never shown.
 func (x *Index) Discard(i uint32) {
+	x.dropKey(i)
 	r := x.t.at(i)
 	x.uncount(r)
 	endpoint, id, line, terms := r.endpoint, r.id, x.lines[r.line], r.terms

@@ -15,9 +15,9 @@ func TestEveryMemberOfAStateIsInTheIndex(t *testing.T) {
 	s.Priority = queue.MaxPriority
 	for _, status := range []queue.Status{queue.InQueue, queue.Failed} {
 		s.Status, s.Delayed = status, status == queue.InQueue
-		s.Started, s.LostStarted = 20, 0
-		if status == queue.InQueue { // a job that waits has no Started
-			s.Started, s.LostStarted = 0, 21
+		s.Started, s.LostStarted, s.Finished, s.Snoozes = 20, 0, 22, 0
+		if status == queue.InQueue { // a job that waits has no Started and no Finished, and one that has ended no Snoozes
+			s.Started, s.LostStarted, s.Finished, s.Snoozes = 0, 21, 0, 23
 		}
 		i, ok := x.Add(queue.Ref{Endpoint: "e", ID: queue.JobID(status.String())}, "user", "", s.Priority)
 		if !ok {

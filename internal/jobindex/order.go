@@ -208,7 +208,7 @@ func placeOf(s queue.Status, delayed bool) place {
 // update stores the state of a job that is not hidden and gives the job its place.
 func (x *Index) update(i uint32, r *record, s *queue.State) {
 	want := placeOf(s.Status, s.Delayed)
-	same := want == inList && r.place.ready() && r.seq == s.Seq ||
+	same := want == inList && r.place.ready() && r.seq == s.Seq && r.flags == s.Flags ||
 		want == running && (r.place == running || r.place == taken)
 	if !same {
 		x.leave(i, r)

@@ -38,7 +38,7 @@ type record struct {
 	token         queue.Token
 	leaseUntil    queue.Instant
 	output, chunk uint32
-	finished      queue.Instant
+	finished      queue.Instant // Snoozes of a job that has not ended: it has no Finished
 	firstChunk    queue.Instant
 
 	started, runUntil, submitted queue.Instant // started is LostStarted of a job that waits: it has no Started
@@ -69,6 +69,9 @@ func (x *Index) Read(i uint32, s *queue.State) {
 	s.Chunks, s.Drained, s.Stream = r.chunks, r.drained, r.stream
 	s.InBytes, s.OutBytes, s.FirstChunk = r.inBytes, r.outBytes, r.firstChunk
 	s.Read, s.Returned, s.Releases, s.LostStarted = r.packed&1 != 0, r.packed&2 != 0, r.packed>>2, 0
+	if s.Snoozes = 0; !r.status.Terminal() {
+		s.Finished, s.Snoozes = 0, uint16(r.finished)
+	}
 	if r.status == queue.InQueue {
 		s.Started, s.LostStarted = 0, r.started
 	}
@@ -86,6 +89,9 @@ func (x *Index) store(r *record, s *queue.State) {
 	r.leaseUntil, r.runUntil, r.expires = s.LeaseUntil, s.RunUntil, s.Expires
 	r.chunks, r.drained, r.stream = s.Chunks, s.Drained, s.Stream
 	r.inBytes, r.outBytes, r.firstChunk = s.InBytes, s.OutBytes, s.FirstChunk
+	if !s.Status.Terminal() {
+		r.finished = queue.Instant(s.Snoozes)
+	}
 	if s.Status == queue.InQueue {
 		r.started = s.LostStarted
 	}

@@ -219,6 +219,7 @@ const draftSlack = 10 * time.Minute
 func (b *Batch) prepare(j *queue.Job, n int) {
 	j.ID = b.JobID(n)
 	j.Retain = j.Expires.Sub(j.Submitted)
+	j.Flags &^= queue.KeepsResult
 	j.Expires = queue.At(b.Created.Add(DraftLife + draftSlack))
 	j.Delayed, j.Queued = true, j.Expires.Add(time.Hour)
 	j.Extra = withBatch(j.Extra, b.ID)

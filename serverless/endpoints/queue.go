@@ -25,6 +25,7 @@ type QueueSettings struct {
 	Ageing     time.Duration     // a job rises by one priority each time it has waited this long; 0: never
 	Retry      queue.RetryPolicy // of jobs whose request has none
 	DeadLetter time.Duration     // how long a job that fails for good is kept as a dead letter; 0: not at all
+	Retain     time.Duration     // how long results of jobs whose request has none are kept, also past the ttl; 0: queue.RunRetention, within the ttl
 	Paused     bool              // no job is given to a worker
 }
 
@@ -47,6 +48,7 @@ func (q QueueSettings) Rules() queue.Rules {
 type QueueUpdate struct {
 	PerKey, PerUser, Total *int
 	Ageing, DeadLetter     *time.Duration
+	Retain                 *time.Duration // 0 takes it away
 	Retry                  *queue.RetryPolicy
 	Paused                 *bool
 
@@ -58,7 +60,7 @@ type QueueUpdate struct {
 var queueOrder = []string{
 	"perKey", "perUser", "total", "ageing",
 	"retry", "retry/attempts", "retry/delay", "retry/factor", "retry/maxDelay", "retry/jitter", "retry/timeouts",
-	"deadLetter", "paused",
+	"deadLetter", "retain", "paused",
 }
 
 func (r *QueueUpdate) check() error {
@@ -80,6 +82,9 @@ func (r *QueueUpdate) check() error {
 			faults.Add(problem.Invalid, x.place, "must be from 0 to %d milliseconds", x.most.Milliseconds())
 		}
 	}
+	if d := r.Retain; d != nil && *d != 0 && (*d < queue.MinRetain || *d > queue.MaxRetain) {
+		faults.Add(problem.Invalid, "/retain", "must be from %d to %d milliseconds, or null for the default", queue.MinRetain.Milliseconds(), queue.MaxRetain.Milliseconds())
+	}
 	if r.Retry != nil && *r.Retry != (queue.RetryPolicy{}) {
 		r.Retry.Check(&faults, "/retry")
 	}
@@ -93,6 +98,7 @@ func (r *QueueUpdate) apply(q *QueueSettings) {
 	setIfGiven(&q.Ageing, r.Ageing)
 	setIfGiven(&q.Retry, r.Retry)
 	setIfGiven(&q.DeadLetter, r.DeadLetter)
+	setIfGiven(&q.Retain, r.Retain)
 	setIfGiven(&q.Paused, r.Paused)
 	if q.Retry.Attempts <= 1 {
 		q.Retry = queue.RetryPolicy{}

@@ -7,14 +7,15 @@ import (
 	"github.com/podyard/podyard/problem"
 )
 
-// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. They
-// never change, and the new job of a dead letter has them too. Durations are whole milliseconds, and
+// Terms are what is agreed on when a job is submitted, so that Apply needs no configuration. Only
+// OpReplace changes them, and the new job of a dead letter has them too. Durations are whole milliseconds, and
 // a backend may store them as such.
 type Terms struct {
 	ExecTimeout time.Duration // how long a run may take
 	Retain      time.Duration // how long the job is kept after its end
 	Retry       RetryPolicy
 	DeadLetter  time.Duration // how long a copy is kept of a job that failed for good; 0: none
+	Unique      Unique        // that no other job has its key
 }
 
 // An OpKind is the kind of a move.
@@ -24,7 +25,7 @@ type OpKind uint8
 const (
 	OpClaim      OpKind = iota // Worker leases the job until Until, with Token
 	OpRenew                    // Worker extends its lease to Until
-	OpFinish                   // Worker ends the attempt with Status, Payload (the output) and Error
+	OpFinish                   // Worker ends the attempt with Status, Payload (the output) and Error, or puts the job off
 	OpRelease                  // Worker returns the job to the queue; the delivery is not counted
 	OpChunk                    // Worker adds Payload to the stream
 	OpProgress                 // Worker replaces the interim output with Payload
@@ -42,9 +43,10 @@ const (
 	OpDelete                   // the user removes a job that has ended
 	OpDropInput                // the endpoint of a job that has ended is gone, so nothing but a webhook needs its input
 	OpNoResult                 // Worker says that it does not have the job, and it has reported no result: the delivery is counted
+	OpReplace                  // the user submits Job in place of a queued job that holds its key
 )
 
-var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input", "no-result"}
+var opNames = [...]string{"claim", "renew", "finish", "release", "chunk", "progress", "drain", "cancel", "purge", "retry", "set-ttl", "tick", "recover", "worker-lost", "redeliver", "damage", "start", "delete", "drop-input", "no-result", "replace"}
 
 // String returns the name of the move, such as worker-lost.
 func (k OpKind) String() string {
@@ -57,7 +59,7 @@ func (k OpKind) String() string {
 // Durable reports whether the effect of the move must be on disk before the call returns. The
 // other moves can be lost in a power failure; the job is then claimed or reported again.
 func (k OpKind) Durable() bool {
-	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage || k == OpStart || k == OpDelete
+	return k == OpFinish || k == OpCancel || k == OpPurge || k == OpRetry || k == OpSetTTL || k == OpRedeliver || k == OpDamage || k == OpStart || k == OpDelete || k == OpReplace
 }
 
 // An Op asks for one move of one job. It is plain data, so that a backend can merge ops into
@@ -66,8 +68,9 @@ func (k OpKind) Durable() bool {
 type Op struct {
 	Ref
 	Kind    OpKind
-	Status  Status // of OpFinish: Completed or Failed
-	NoRetry bool   // of OpFinish with Failed: no other attempt follows
+	Status  Status  // of OpFinish: Completed, Failed, Cancelled, or InQueue for a snooze until Ready
+	Ready   Instant // of a snooze: when the job is ready again
+	NoRetry bool    // of OpFinish with Failed: no other attempt follows
 	Worker  WorkerID
 	// Token is the fencing token. Zero with a Worker means the lease that this worker holds:
 	// the worker protocol has no tokens, only job and worker ids.
@@ -84,6 +87,7 @@ type Op struct {
 	Error     string
 	From, N   uint32
 	Bytes     int64
+	Job       *Job // of OpReplace: its payloads, Flags and ExecTimeout; owned by the queue from the call on
 }
 
 // An Effect is a set of things that the backend must do in the same commit as the new State,
@@ -97,6 +101,8 @@ const (
 	NewSeq                        // give State a new Seq, which is the end of the queue
 	PutOutput                     // store Op.Payload as the output and Op.Error as the error
 	DropOutput                    // remove output, error and chunks
+	PutInput                      // store the payloads of Op.Job in place of those that the job was submitted with, and the new Terms
+	TakeKey                       // give the job its key (Terms.Unique), or refuse the move with a *TakenError
 	DropInput                     // remove the input, also from the outbox entries of earlier runs
 	AddChunk                      // store Op.Payload as chunk State.Chunks-1
 	DropChunks                    // remove the chunks before State.Drained
@@ -120,6 +126,7 @@ var (
 	ErrExists     = problem.New(problem.Conflict, "job id is taken")
 	ErrStreamFull = problem.New(problem.TooLarge, "the stream is full: too many of its bytes were not read")
 	ErrInputLost  = problem.New(problem.Conflict, "the input of the job was damaged: it cannot be run again")
+	ErrExpired    = problem.New(problem.Conflict, "the ttl of the job has passed: submit it again")
 	ErrDamaged    = problem.New(problem.Unavailable, "the output of the job is damaged and can no longer be read")
 )
 
@@ -171,6 +178,8 @@ func (s *State) Apply(now Instant, op *Op) (Effect, error) {
 		return s.damage(now)
 	case OpStart:
 		return s.start(now)
+	case OpReplace:
+		return s.replace(op)
 	case OpDelete:
 		if !s.Status.Terminal() {
 			return 0, ErrStatus
@@ -219,7 +228,7 @@ func (s *State) claim(now Instant, op *Op) (Effect, error) {
 func (s *State) held(now Instant, op *Op) (Effect, error) {
 	mine := op.Token == 0 || op.Token == s.Token
 	full := op.Kind == OpChunk && s.Stream+int64(len(op.Payload)) > MaxStream
-	if op.Kind == OpFinish && op.Status != Completed && op.Status != Failed {
+	if op.Kind == OpFinish && !op.ends() {
 		return 0, ErrStatus
 	}
 	switch {
@@ -260,14 +269,43 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 // finish ends the attempt with the result of its worker. The output and the error of an
 // attempt that is followed by another one are not stored.
 func (s *State) finish(now Instant, op *Op) Effect {
-	if op.Status == Completed {
+	switch op.Status {
+	case Completed:
 		return s.end(now, Completed) | s.putOutput(op)
+	case Cancelled: // the worker need not be told to stop
+		return s.end(now, Cancelled) &^ EvStop
+	case InQueue:
+		return s.snooze(now, op)
+	case InProgress, Failed, TimedOut:
 	}
 	e := s.fail(now, Failed, op)
 	if s.Status.Terminal() {
 		e |= s.putOutput(op)
 	}
 	return e
+}
+
+// snooze queues the job again, ready at op.Ready. That spends no attempt and no delivery. A job that
+// would not be ready before its ttl, or was put off too often, has failed.
+func (s *State) snooze(now Instant, op *Op) Effect {
+	if op.Ready >= s.Expires || s.Snoozes >= MaxSnoozes {
+		s.Reason = SnoozedTooLong
+		return s.end(now, Failed)
+	}
+	s.Snoozes++
+	s.Deliveries--
+	s.Lost, s.LostStarted, s.Returned = "", 0, false // who reports late is too late
+	s.Queued, s.Delayed = op.Ready, op.Ready > now
+	e := s.requeue()
+	if s.Delayed {
+		return e &^ EvReady
+	}
+	return e | NewSeq
+}
+
+// ends reports whether OpFinish may have this status.
+func (op *Op) ends() bool {
+	return op.Status == Completed || op.Status == Failed || op.Status == Cancelled || op.Status == InQueue && op.Ready > 0
 }
 
 func (s *State) putOutput(op *Op) Effect {
@@ -360,12 +398,19 @@ func (s *State) retry(now Instant) (Effect, error) {
 	if s.Reason == Damaged || s.InBytes == 0 {
 		return 0, ErrInputLost
 	}
+	if s.Expires <= now { // it would be deleted at once, and its result with it
+		return 0, ErrExpired
+	}
 	s.Run++
 	s.Deliveries, s.Restarts, s.Releases, s.Reason = 0, 0, 0, NoReason
 	s.Lost, s.LostStarted, s.Returned = "", 0, false
-	s.Attempt, s.Read = 0, false
+	s.Attempt, s.Read, s.Snoozes = 0, false, 0
 	s.Queued, s.Finished = now, 0
-	return s.requeue() | NewSeq, nil
+	e := s.requeue() | NewSeq
+	if s.HoldsKey(now) {
+		e |= TakeKey
+	}
+	return e, nil
 }
 
 // start makes a delayed job ready, at the end of the queue.
@@ -464,7 +509,7 @@ func (s *State) end(now Instant, st Status) Effect {
 	if s.DeadLetter > 0 && s.Run > 0 && st == Completed { // nobody is to do the work again
 		e |= DropDead
 	}
-	s.Status, s.Finished, s.Delayed, s.LostStarted = st, now, false, 0
+	s.Status, s.Finished, s.Delayed, s.LostStarted, s.Snoozes = st, now, false, 0, 0
 	if !s.needsInput() { // a cancelled job cannot be retried
 		e |= s.dropInput()
 	}

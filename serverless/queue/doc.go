@@ -17,8 +17,8 @@
 //	  +----------------------> CANCELLED
 //
 // A job in any status is deleted when its ttl elapses (State.Expires). A job that has ended is
-// deleted when its retention elapses (State.Retain after State.Finished). A lease that is lost
-// for the MaxDeliveries-th time ends the job as FAILED.
+// deleted when its retention elapses (State.Retain after State.Finished), with KeepsResult only
+// then. A lease that is lost for the MaxDeliveries-th time ends the job as FAILED.
 //
 // # A backend
 //

@@ -20,6 +20,7 @@ type LeaseEnd string
 const (
 	LeaseLost      LeaseEnd = "lost"      // nothing was heard of the worker, it ended, or it reported no result
 	LeaseReleased  LeaseEnd = "released"  // the worker gave the job back, or nobody got the claim
+	LeaseSnoozed   LeaseEnd = "snoozed"   // the worker put the job off
 	LeaseFailed    LeaseEnd = "failed"    // the worker reported a failure
 	LeaseTimedOut  LeaseEnd = "timed_out" // the worker took too long
 	LeaseRestarted LeaseEnd = "restarted" // the server that had given out the job was gone
@@ -65,7 +66,7 @@ func (s *State) EndedLease(now Instant, after *State, op *Op) JobLease {
 	case s.Started == 0: // its worker had lost it and has adopted it with this move
 		l.Worker, l.Started = op.Worker, s.LostStarted
 	}
-	if after.Attempt != s.Attempt {
+	if after.Attempt != s.Attempt || after.Snoozes > s.Snoozes {
 		l.Ready = after.Queued
 	}
 	return l
@@ -75,6 +76,8 @@ func (s *State) EndedLease(now Instant, after *State, op *Op) JobLease {
 // after the end of the lease.
 func (s *State) leaseEnd(now Instant, op *Op) LeaseEnd {
 	switch {
+	case op.Kind == OpFinish && op.Status == InQueue:
+		return LeaseSnoozed
 	case op.Kind == OpRelease:
 		return LeaseReleased
 	case op.Kind == OpRecover, op.Kind == OpRetry && s.Reason == TooManyRestarts:

@@ -42,6 +42,9 @@ const (
 	// length of a lease.
 	LoserWait = 30 * time.Second
 
+	// MinSnooze is the shortest time for which a worker puts a job off.
+	MinSnooze = time.Second
+
 	// A wait bounds how long a client waits for the result of a job.
 	DefaultWait = 90 * time.Second
 	MinWait     = time.Second
@@ -52,4 +55,10 @@ const (
 	RunRetention     = 30 * time.Minute
 	MinSyncRetention = time.Minute
 	MaxSyncRetention = 5 * time.Minute
+	// A retain says how long a result is kept instead, from the end of the job and also past its ttl.
+	MinRetain = time.Minute
+	MaxRetain = 30 * 24 * time.Hour
+
+	// MaxStartAfter is how far ahead a job may begin.
+	MaxStartAfter = 366 * 24 * time.Hour
 )

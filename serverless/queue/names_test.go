@@ -13,9 +13,9 @@ func TestNumbersThatPeoplePrintHaveNames(t *testing.T) {
 		got  fmt.Stringer
 		want string
 	}{
-		{queue.OpClaim, "claim"}, {queue.OpNoResult, "no-result"}, {queue.OpNoResult + 1, "OpKind(20)"},
+		{queue.OpClaim, "claim"}, {queue.OpReplace, "replace"}, {queue.OpReplace + 1, "OpKind(21)"},
 		{queue.EventReady, "ready"}, {queue.EventGap, "gap"}, {queue.EventGap + 1, "EventKind(5)"},
-		{queue.NoReason, "none"}, {queue.Damaged, "damaged"}, {queue.Damaged + 1, "Reason(5)"},
+		{queue.NoReason, "none"}, {queue.SnoozedTooLong, "snoozed-too-long"}, {queue.SnoozedTooLong + 1, "Reason(6)"},
 		{queue.InQueue, "IN_QUEUE"}, {queue.TimedOut, "TIMED_OUT"}, {queue.TimedOut + 1, "Status(6)"},
 	} {
 		if got := row.got.String(); got != row.want {

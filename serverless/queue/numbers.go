@@ -6,9 +6,9 @@ import (
 )
 
 // StateNumbers is how many numbers a State has. It grows with later versions.
-const StateNumbers = 37
+const StateNumbers = 40
 
-// Numbers returns the members of s as numbers, except Seq, Worker and Lost. Their order never
+// Numbers returns the members of s as numbers, except Seq, Worker, Lost and the key of Unique. Their order never
 // changes: a new member comes last, and is 0 in a state that was stored before there was one. So a
 // backend that stores the numbers as they are keeps the members of later versions too.
 func (s *State) Numbers() [StateNumbers]int64 {
@@ -21,6 +21,7 @@ func (s *State) Numbers() [StateNumbers]int64 {
 		s.Retry.Delay.Milliseconds(), s.Retry.MaxDelay.Milliseconds(), s.DeadLetter.Milliseconds(),
 		int64(s.InBytes), int64(s.OutBytes), int64(s.Leases), int64(s.FirstChunk),
 		int64(s.Releases), bit(s.Returned), int64(s.LostStarted),
+		int64(s.Unique.While), s.Unique.Period.Milliseconds(), int64(s.Snoozes),
 	}
 }
 
@@ -35,9 +36,10 @@ func (s *State) SetNumbers(n *[StateNumbers]int64) {
 		LeaseUntil: Instant(n[15]), RunUntil: Instant(n[16]), Expires: Instant(n[17]),
 		Chunks: uint32(n[20]), Drained: uint32(n[21]), Stream: n[22],
 		InBytes: uint32(n[30]), OutBytes: uint32(n[31]), Leases: uint8(n[32]), FirstChunk: Instant(n[33]),
-		Releases: uint8(n[34]), Returned: n[35] != 0, LostStarted: Instant(n[36]),
+		Releases: uint8(n[34]), Returned: n[35] != 0, LostStarted: Instant(n[36]), Snoozes: uint16(n[39]),
 		Terms: Terms{
 			ExecTimeout: ms(18), Retain: ms(19), DeadLetter: ms(29),
+			Unique: Unique{Key: s.Unique.Key, While: UniqueWhile(n[37]), Period: ms(38)},
 			Retry: RetryPolicy{
 				Attempts: uint8(n[23]), Timeouts: n[24] != 0, Factor: math.Float32frombits(uint32(n[25])),
 				Jitter: math.Float32frombits(uint32(n[26])), Delay: ms(27), MaxDelay: ms(28),

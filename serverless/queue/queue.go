@@ -30,6 +30,9 @@ type Job struct {
 	// Creation is the record of an Idempotency-Key. Enqueue stores it with the job, and no
 	// method returns it. Nil: the request had no key.
 	Creation *idempotency.Record
+	// Existing says that a submit made no job, because this one holds its key (Terms.Unique). No queue
+	// sets it.
+	Existing bool
 }
 
 // PlainExtra reports whether an Extra has only members that are no secrets: schedule and batchId,
@@ -65,7 +68,7 @@ func Creations(jobs []Job) (list []idempotency.Record) {
 // Check returns an error if a queue cannot keep j, and sets State.InBytes and State.OutBytes.
 // Every queue calls it in Enqueue.
 func (j *Job) Check() error {
-	j.InBytes = size(len(j.Input) + len(j.Webhook) + len(j.Extra) + len(j.Trace.Parent) + len(j.Trace.State))
+	j.InBytes = j.inputBytes()
 	j.OutBytes = size(len(j.Output) + len(j.Error))
 	if n := len(j.ID); n == 0 || n > MaxJobID {
 		return problem.Newf(problem.Invalid, "a job id has 1 to %d bytes", MaxJobID)
@@ -73,7 +76,12 @@ func (j *Job) Check() error {
 	if j.Priority > MaxPriority {
 		return problem.Newf(problem.Invalid, "a priority is 0 to %d", MaxPriority)
 	}
-	return nil
+	return j.Unique.check()
+}
+
+// inputBytes is State.InBytes of a new job.
+func (j *Job) inputBytes() uint32 {
+	return size(len(j.Input) + len(j.Webhook) + len(j.Extra) + len(j.Trace.Parent) + len(j.Trace.State))
 }
 
 // A Slot asks for up to N jobs of one endpoint for one worker.
@@ -104,7 +112,7 @@ type Rules struct {
 type Result struct {
 	State  State // after the move; unchanged if Err is set
 	Effect Effect
-	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost, or of State.Fits
+	Err    error // nil, ErrNotFound, ErrLeaseLost, ErrStatus, ErrStreamFull, ErrInputLost, ErrExpired, ErrReplaced, a *TakenError, or of State.Fits
 }
 
 // A JobQueue is what a backend implements. It is safe for concurrent use. A call may be
@@ -132,7 +140,9 @@ type JobQueue interface {
 	// greater than that of every job whose Enqueue had returned before, on any server. Calls
 	// that overlap may be in any order, so a smaller Seq may appear after a greater one. It
 	// returns ErrExists if one of the ids is in use, and idempotency.ErrTaken as
-	// idempotency.Store requires it for the records in Job.Creation.
+	// idempotency.Store requires it for the records in Job.Creation. It returns a *TakenError if
+	// another job holds the key of Terms.Unique of one of the jobs (State.HoldsKey at its Submitted);
+	// else the jobs take their keys. Effect.TakeKey takes the key of a job that was there.
 	//
 	// If all jobs have the flag DurableAtEnd and none has a Creation, Enqueue need not be durable: somebody waits for
 	// the end of the job, and nobody else knows of it. The job becomes durable with its first

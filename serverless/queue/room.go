@@ -21,11 +21,11 @@ func (s *State) Grows(before *State, e Effect) int64 {
 	return n
 }
 
-// Adds reports whether the move is a report of a worker that a budget may refuse: a chunk, an
-// interim output, or a result that is not small.
+// Adds reports whether a budget may refuse the move: a chunk, an interim output, a result that is not
+// small, or another input.
 func (op *Op) Adds() bool {
 	switch op.Kind {
-	case OpChunk, OpProgress:
+	case OpChunk, OpProgress, OpReplace:
 		return true
 	case OpFinish:
 		return len(op.Payload)+len(op.Error) > SmallResult

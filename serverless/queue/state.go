@@ -149,6 +149,7 @@ const (
 	DurableAtEnd                   // Enqueue need not make the job durable: see JobQueue
 	OpenAI                         // submitted by the OpenAI route; only metrics read it
 	FromSubmit                     // the first delay is a time from the submit, and not until an instant that the user gave
+	KeepsResult                    // the result is kept for Retain, also past the ttl (docs/decisions.md 61)
 )
 
 // A Reason says why the service ended a job without a report of a worker. Job.ErrorText
@@ -162,9 +163,10 @@ const (
 	ExecutionTimedOut        // it ran longer than its execution timeout
 	TooManyRestarts          // it was running at MaxRestarts crashes of its server
 	Damaged                  // its stored input, webhook or Extra can no longer be read
+	SnoozedTooLong           // its worker put it off past its ttl, or more than MaxSnoozes times
 )
 
-var reasonNames = [...]string{"none", "workers-lost", "execution-timed-out", "too-many-restarts", "damaged"}
+var reasonNames = [...]string{"none", "workers-lost", "execution-timed-out", "too-many-restarts", "damaged", "snoozed-too-long"}
 
 // String returns a name for logs, such as workers-lost. Job.ErrorText has the words for clients.
 func (r Reason) String() string {
@@ -185,6 +187,8 @@ func (s *State) reasonText() string {
 		return fmt.Sprintf("harmful: the job was running at %d restarts of the service and is not run again", MaxRestarts)
 	case Damaged:
 		return "damaged: the input of the job can no longer be read, and no worker can have it; submit it again"
+	case SnoozedTooLong:
+		return fmt.Sprintf("snoozed: its worker put the job off past the end of its ttl, or more than %d times", MaxSnoozes)
 	}
 	return ""
 }
@@ -197,6 +201,8 @@ const (
 	MaxReleases = 10
 	// MostReleases is where State.Releases stops, so that it has six bits.
 	MostReleases = 63
+	// MaxSnoozes is how often the workers of one run may put the job off.
+	MaxSnoozes = 1000
 	// MaxRestarts is the number of server crashes during its runs after which a job fails.
 	MaxRestarts = 10
 	// MaxStream is the most bytes of chunks that a job keeps until they are read.
@@ -219,6 +225,7 @@ type State struct {
 	Leases     uint8    // leases of all runs after which the job was queued again; from 241 on only "more than 240": see JobLease
 	Releases   uint8    // leases of this run that were released; at most MostReleases
 	Returned   bool     // Lost has released its lease: that delivery is not counted
+	Snoozes    uint16   // of a run that has not ended: how often its workers have put it off
 	Run        uint32   // number of retries; identifies the output, chunks and outbox entry of a run
 	Seq        uint64   // place in the queue; assigned by the queue
 	Token      Token    // of the last claim
@@ -259,7 +266,7 @@ func size(n int) uint32 { return uint32(min(uint64(n), math.MaxUint32)) }
 // the lease later and need not move an index entry: the tick then changes nothing and the
 // caller asks for Due again.
 func (s *State) Due() Instant {
-	d := s.Expires
+	d := s.GoneAt()
 	switch {
 	case s.Delayed:
 		d = min(d, s.Queued)
@@ -267,8 +274,6 @@ func (s *State) Due() Instant {
 		d = min(d, s.LeaseUntil, s.RunUntil)
 	case s.Barred() != "":
 		d = min(d, s.LeaseUntil)
-	case s.Status.Terminal():
-		d = min(d, s.Finished.Add(s.Retain))
 	}
 	return d
 }
@@ -290,6 +295,15 @@ func (s *State) Unshown() bool { return s.Flags&DurableAtEnd != 0 && !s.Status.T
 
 // Gone reports whether the ttl or the retention of the job has passed at now. A reader must
 // not find such a job, even if no sweep has deleted it yet.
-func (s *State) Gone(now Instant) bool {
-	return s.Expires <= now || s.Status.Terminal() && s.Finished.Add(s.Retain) <= now
+func (s *State) Gone(now Instant) bool { return s.GoneAt() <= now }
+
+// GoneAt returns the instant from which Gone reports true, unless the job moves before.
+func (s *State) GoneAt() Instant {
+	switch {
+	case !s.Status.Terminal():
+		return s.Expires
+	case s.Flags&KeepsResult != 0:
+		return s.Finished.Add(s.Retain)
+	}
+	return min(s.Expires, s.Finished.Add(s.Retain))
 }

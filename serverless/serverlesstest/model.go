@@ -25,6 +25,7 @@ type Model struct {
 	keys   map[idempotency.Digest]idempotency.Record
 	claims uint64
 	served map[modelGroup]queue.Turn
+	unique map[modelKey]queue.Ref
 }
 
 type modelJob struct {
@@ -54,6 +55,9 @@ func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 		}
 		taken[j.Ref] = true
 	}
+	if err := m.checkKeys(jobs); err != nil {
+		return err
+	}
 	if err := m.admit(jobs); err != nil {
 		return err
 	}
@@ -75,6 +79,7 @@ func (m *Model) Enqueue(_ context.Context, jobs []queue.Job) error {
 		j := &modelJob{Job: jobs[i]}
 		j.Creation = nil
 		m.jobs[j.Ref] = j
+		m.takeKey(&j.Job)
 		if m.stats[j.Endpoint] == nil {
 			m.stats[j.Endpoint] = &queue.Stats{}
 		}
@@ -134,6 +139,13 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 		j.State = before
 		return queue.Result{State: before, Err: full}
 	}
+	if err == nil && eff&queue.TakeKey != 0 {
+		if taken := m.holder(now, &j.Job); taken != nil {
+			j.State = before
+			return queue.Result{State: before, Err: taken}
+		}
+		m.takeKey(&j.Job)
+	}
 	st := m.stats[j.Endpoint]
 	if eff&queue.NewSeq != 0 {
 		m.seq++
@@ -154,6 +166,9 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 			}
 		}
 	}
+	if eff&queue.PutInput != 0 {
+		j.Input, j.Webhook, j.Extra, j.Trace = op.Job.Input, op.Job.Webhook, op.Job.Extra, op.Job.Trace
+	}
 	if eff&queue.PutOutput != 0 {
 		j.Output, j.Error = op.Payload, op.Error
 	}
@@ -165,6 +180,7 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 	}
 	if eff&queue.Delete != 0 {
 		delete(m.jobs, j.Ref)
+		m.dropKey(&j.Job)
 	}
 	if eff&queue.PutOutbox != 0 {
 		m.deliver(now, j.Job)

@@ -35,7 +35,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
 	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
-		retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases(), costCases())
+		retainCases(), uniqueCases(), snoozeCases(), retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases(), costCases())
 }
 
 // rule makes a case from a function over a fixture.
@@ -54,7 +54,7 @@ const (
 	keep  = 1_800_000
 	ttl   = 86_400_000
 
-	lastOp = queue.OpNoResult // the last kind of op
+	lastOp = queue.OpReplace // the last kind of op
 )
 
 // A fixture is a queue under test at an instant that the case advances.

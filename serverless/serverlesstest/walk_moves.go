@@ -25,6 +25,9 @@ func (w *walker) submit(ctx context.Context) error {
 		if w.Draw(4) == 0 {
 			withWebhook(j)
 		}
+		if w.Draw(4) == 0 {
+			keepsResult(j)
+		}
 		w.drawPolicy(j)
 		j.Priority, j.Key = w.priority(), w.key()
 		if w.Draw(8) == 0 {
@@ -32,6 +35,9 @@ func (w *walker) submit(ctx context.Context) error {
 		}
 		if w.Draw(8) == 0 {
 			j.Trace = trace()
+		}
+		if w.Draw(3) == 0 {
+			j.Unique = w.unique()
 		}
 		w.refs = append(w.refs, j.Ref)
 	}
@@ -78,6 +84,32 @@ func (w *walker) priority() uint8 {
 		return queue.DefaultPriority
 	}
 	return uint8(w.Draw(queue.MaxPriority + 1))
+}
+
+// unique draws one of a few keys, and how long it is held.
+func (w *walker) unique() queue.Unique {
+	return queue.Unique{
+		Key: [...]string{"u", "v", "w", "x"}[w.Draw(4)], While: queue.UniqueWhile(1 + w.Draw(int(queue.ForPeriod))),
+		Period: time.Duration(w.drawSpan()) * time.Millisecond,
+	}
+}
+
+// replacement draws what replaces a queued job.
+func (w *walker) replacement() *queue.Job {
+	j := &queue.Job{Input: fmt.Appendf(nil, `{"r":%d}`, w.Draw(1_000_000)), State: queue.State{Terms: queue.Terms{ExecTimeout: time.Duration(1+w.Draw(exec)) * time.Millisecond}}}
+	if w.Draw(3) == 0 {
+		withWebhook(j)
+	}
+	if w.Draw(3) == 0 {
+		lowPriority(j)
+	}
+	if w.Draw(3) == 0 {
+		j.Extra = []byte(`{}`)
+	}
+	if w.Draw(3) == 0 {
+		j.Trace = trace()
+	}
+	return j
 }
 
 // key draws a key, mostly none or one of a few.
@@ -184,7 +216,7 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 		queue.OpRenew, queue.OpFinish, queue.OpFinish, queue.OpRelease, queue.OpChunk, queue.OpChunk,
 		queue.OpProgress, queue.OpCancel, queue.OpPurge, queue.OpRetry, queue.OpSetTTL, queue.OpTick,
 		queue.OpRecover, queue.OpWorkerLost, queue.OpWorkerLost, queue.OpRedeliver,
-		queue.OpDamage, queue.OpStart, queue.OpDelete, queue.OpDropInput, queue.OpNoResult,
+		queue.OpDamage, queue.OpStart, queue.OpDelete, queue.OpDropInput, queue.OpNoResult, queue.OpReplace, queue.OpReplace,
 	}
 	op = queue.Op{Ref: j.Ref, Kind: kinds[w.Draw(len(kinds))], Status: queue.Completed, Worker: j.Worker, Adopt: w.Draw(2) == 0}
 	switch {
@@ -197,6 +229,13 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 	op.Until = w.now + 1 + w.drawSpan()
 	if op.Kind == queue.OpFinish && w.Draw(2) == 0 {
 		op.Status, op.Error, op.NoRetry = queue.Failed, "no", w.Draw(6) == 0
+	}
+	if op.Kind == queue.OpFinish && w.Draw(5) == 0 {
+		op.Status, op.Ready, op.Error = [...]queue.Status{queue.InQueue, queue.Cancelled}[w.Draw(2)], w.now+w.drawSpan(), ""
+		return op, 0
+	}
+	if op.Kind == queue.OpReplace {
+		op.Job = w.replacement()
 	}
 	if (op.Kind == queue.OpWorkerLost || op.Kind == queue.OpNoResult) && w.Draw(2) == 0 {
 		op.Error = "it was killed"

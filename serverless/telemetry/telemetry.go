@@ -40,6 +40,7 @@ type Cause string
 const (
 	Lost     Cause = "lost"     // its worker was lost
 	Released Cause = "released" // its worker gave it back
+	Snoozed  Cause = "snoozed"  // its worker put it off
 	Retry    Cause = "retry"    // an attempt has failed, or its user has retried it
 	Restart  Cause = "restart"  // its server was restarted
 )

@@ -1,0 +1,52 @@
+package postgres_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/podyard/podyard/backend/postgres"
+	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/serverless/queue"
+)
+
+// A key that an open transaction has taken is waited for: until its end, or for a bounded time. Jobs
+// without the key do not wait.
+func TestAKeyOfAnOpenTransactionIsWaitedFor(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	eachTx(t, func(t *testing.T, url string, s *postgres.Store, begin func() ownTx) {
+		unique := func(id string) queue.Job {
+			j := newJob(id)
+			j.Unique = queue.Unique{Key: "k", While: queue.WhileActive}
+			return j
+		}
+		gone := begin()
+		must(t, gone.enqueue(unique("a")))
+		if err := s.Jobs().Enqueue(t.Context(), []queue.Job{unique("b")}); !errors.Is(err, queue.ErrKeyTaken) {
+			t.Errorf("Enqueue beside an open transaction = %v, want ErrKeyTaken", err)
+		}
+		other := beginPgx(t, url, s)() // begin has one connection
+		if err := other.enqueue(unique("c")); !errors.Is(err, queue.ErrKeyTaken) {
+			t.Errorf("a second open transaction = %v, want ErrKeyTaken", err)
+		}
+		must(t, other.enqueue(newJob("d"))) // it goes on
+		must(t, other.commit())
+		waits := make(chan error, 1)
+		go func() {
+			err := error(queue.ErrKeyTaken)
+			for errors.Is(err, queue.ErrKeyTaken) { // the machine may be slow
+				err = s.Jobs().Enqueue(t.Context(), []queue.Job{unique("e")})
+			}
+			waits <- err
+		}()
+		must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("f")}))
+		must(t, gone.rollback())
+		must(t, <-waits)
+
+		kept := begin()
+		if err := kept.enqueue(unique("g")); !errors.Is(err, &queue.TakenError{Ref: unique("e").Ref}) {
+			t.Errorf("a key of a job that is there = %v, want TakenError", err)
+		}
+		must(t, kept.commit())
+		wantStats(t, s.Jobs(), 3)
+	})
+}
