@@ -399,7 +399,7 @@ func (o *order) readOwners(b *pgx.Batch, lines int) {
 			w := owner.add(o)
 			if w != last {
 				last, n = w, n+1
-				o.ownersTo = w.turn
+				o.ownersTo = w.turn - 1 // another one may have the same turn
 				w.opened()
 			}
 			if via != nil {
@@ -420,7 +420,7 @@ func (o *order) readOwners(b *pgx.Batch, lines int) {
 
 // readLevel adds the query for more lines of a level.
 func (o *order) readLevel(b *pgx.Batch, v *orderLevel) {
-	lines := v.step
+	lines := v.step + 1 // the last one that was read comes again
 	v.step *= 2
 	v.open = true
 	b.Queue(sqlLevel, []byte(o.endpoint), o.depth, lines, []byte(v.owner.name), v.prio, v.turnsTo, v.headsTo).Query(func(rows pgx.Rows) error {
@@ -450,13 +450,14 @@ func (w *orderOwner) closed(lines int) {
 	}
 }
 
-// found records that a line was read, by its turn or by its oldest job.
+// found records that a line was read, by its turn or by its oldest job. Places in rows may be too early, so
+// another line that was not read may have the same one.
 func (v *orderLevel) found(via int16, at int64) {
 	v.read[via-1]++
 	if via == 1 {
-		v.turnsTo = at
+		v.turnsTo = at - 1
 	} else {
-		v.headsTo = at
+		v.headsTo = at - 1
 	}
 }
 

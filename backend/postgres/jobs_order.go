@@ -192,7 +192,7 @@ func (o *order) Levels() (bits uint16) {
 		}
 	}
 	switch {
-	case best > o.ownersTo:
+	case best-1 > o.ownersTo: // of two with this turn in their rows, only one has it
 		o.want.owners = true
 		return 0
 	case first == nil || w != want{}:

@@ -104,6 +104,54 @@ func TestServersThatClaimAtOnceExceedNoLimit(t *testing.T) {
 	workers.Wait()
 }
 
+// Submits, claims and ends at the same time meet every bound of what is read at once, when each is one to three.
+func TestNoJobIsLostWhereLittleIsReadAtOnce(t *testing.T) {
+	both := newTinyServers(t)
+	const users, jobs = 4, 40
+	var submits, workers sync.WaitGroup
+	for user := range users {
+		submits.Go(func() {
+			for i := range jobs {
+				j := newJob(fmt.Sprint(user, "-", i))
+				j.Owner, j.Key, j.Priority = fmt.Sprint("owner-", user%2), fmt.Sprint("key-", i%3), uint8(i%2)
+				submit(t, both.stores[(user+i)%2].Jobs(), j)
+			}
+		})
+	}
+	var mu sync.Mutex
+	ended := map[queue.JobID]int{}
+	done := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ended)
+	}
+	rules := []*queue.Rules{nil, {PerKey: 2, PerUser: 3}}
+	for w := range 4 {
+		q := both.stores[w%2].Jobs()
+		workers.Go(func() {
+			for n := 0; done() < users*jobs && !t.Failed(); n++ {
+				list := claim(t, q, instant, queue.WorkerID(fmt.Sprint("w", w)), 1+n%5, rules[n/5%2])
+				finish(t, q, list...)
+				mu.Lock()
+				for _, j := range list {
+					ended[j.ID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	submits.Wait()
+	workers.Wait()
+	for id, n := range ended {
+		if n != 1 {
+			t.Errorf("job %s was claimed %d times, want once", id, n)
+		}
+	}
+	if s, err := both.Stats(t.Context(), instant, "e", nil); err != nil || s.Completed != users*jobs || s.Queued+s.Running != 0 {
+		t.Errorf("Stats = %+v, %v, want %d jobs completed", s, err, users*jobs)
+	}
+}
+
 // A server locks jobs that it does not know, and changes others without that. In every second round
 // one server knows all.
 func TestServersThatMoveTheJobsOfEachOtherDoNotWaitInACircle(t *testing.T) {
