@@ -555,6 +555,7 @@ func TestTheWorkerWithTheFewestRequestsIsChosen(t *testing.T) {
 		var turns []string
 		for range 4 {
 			turns = append(turns, worker("/lb/web/x"))
+			synctest.Wait() // a worker has its request until after the answer was read
 		}
 		if !slices.Equal(turns, []string{"w1", "w2", "w3", "w1"}) {
 			t.Errorf("requests one after another go to %v", turns)

@@ -85,10 +85,10 @@ func (c *call) hold() {
 
 // turns are where an operation takes its turn; nil: it needs none.
 func (o *operation) turns(f *budget.InFlight) *budget.Pool {
-	switch {
-	case o.heavy:
+	switch o.turn {
+	case turnOfLists:
 		return f.Lists
-	case o.record:
+	case turnOfRecords:
 		return f.Records
 	}
 	return nil

@@ -140,9 +140,17 @@ type operation struct {
 	stays   budget.Budget // what a request that may last long counts for; 0: it does not last
 	largest int64         // bytes of a body; 0: as usual
 	pages   pageForm      // how the body of a list speaks of pages
-	heavy   bool          // an answer may be much larger than what its user sends, such as all environments of pods: few at once
-	record  bool          // an answer has one record of a user: not too many at once
+	turn    turn          // which answers of a user are written few at once
 }
+
+// A turn says how many answers of a user are written at once.
+type turn uint8
+
+const (
+	noTurn        turn = iota
+	turnOfLists        // an answer may be much larger than what its user sends, such as all environments of pods: few
+	turnOfRecords      // an answer has one record: not too many
+)
 
 // A pageForm says how the body of a list speaks of pages. The public API has the member pagination; the
 // header Link is of this service alone.
@@ -243,8 +251,8 @@ func ofOperators(o *operation)  { o.acts = actsOfOperators }
 func byOwner(o *operation)      { o.Owners = OwnersOne }
 func byOwners(o *operation)     { o.Owners = OwnersAll }
 func askedAgain(o *operation)   { o.asked = true }
-func heavy(o *operation)        { o.heavy = true }
-func record(o *operation)       { o.record = true }
+func heavy(o *operation)        { o.turn = turnOfLists }
+func record(o *operation)       { o.turn = turnOfRecords }
 
 // bodyUpTo sets how many bytes a body may have.
 func bodyUpTo(n int64) func(*operation) {
@@ -263,7 +271,7 @@ func rate(r ratelimit.Operation) func(*operation) {
 func group(a API, about Area, rows ...operation) []operation {
 	for i := range rows {
 		rows[i].API, rows[i].Area = a, about
-		if a == APIControl && rows[i].stays == 0 && rows[i].Limit == "" && !rows[i].heavy {
+		if a == APIControl && rows[i].stays == 0 && rows[i].Limit == "" && rows[i].turn == noTurn {
 			record(&rows[i])
 		}
 		if a.conventions().counted && rows[i].Limit == "" {
