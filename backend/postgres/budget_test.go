@@ -205,7 +205,7 @@ func TestTheMigrationCountsWhatUsersHoldAlready(t *testing.T) {
 	}
 	want, err := s.Usage(t.Context(), "alice")
 	must(t, err)
-	s.Close()
+	_ = s.Close()
 	execute(t, url, `DROP TABLE podyard.job_lines, podyard.job_owners, podyard.job_news; DROP FUNCTION podyard.tell_added, podyard.tell_began, podyard.tell_ended CASCADE;
 		ALTER TABLE podyard.job_endpoints DROP COLUMN floor, DROP COLUMN counted, DROP COLUMN per_key, DROP COLUMN per_user;
 		ALTER TABLE podyard.job_running DROP COLUMN counted;
