@@ -17,6 +17,7 @@
 //	examples/...                          programs
 //	httpapi/server, httpapi/double        the service, wired; the service as a test double
 //	httpapi                               the interface on the wire
+//	backend                               opens the stores at an address
 //	backend/...                           stores, queues, runtimes: one foreign thing each
 //	pods, serverless, registries          the rules
 //	ratelimit, problem,                   what they all stand on

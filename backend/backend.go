@@ -34,7 +34,7 @@ type Options struct {
 	Postgres postgres.Options
 }
 
-// ErrAddress: where of Open is neither a directory nor the URL of a backend.
+// ErrAddress is the error of an address that is neither a directory nor the URL of a backend.
 var ErrAddress = problem.New(problem.Invalid, "stores are in memory (\"\"), in a directory, or at a postgres:// URL")
 
 // IsDatabase reports whether where of Open is the URL of a database, and not a directory.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 )
@@ -259,10 +260,7 @@ type (
 		// PublicKeys returns the public keys of owner, each a line of authorized_keys.
 		PublicKeys(ctx context.Context, owner string) ([]string, error)
 	}
-	// A Clock has the time; see internal/clock for its implementations.
-	Clock interface {
-		Now() time.Time
-		// AfterFunc calls f, which must not block, once Now has reached t.
-		AfterFunc(t time.Time, f func()) (stop func() bool)
-	}
+	// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns
+	// a stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+	Clock = clock.Clock
 )

@@ -26,13 +26,9 @@ import (
 	"github.com/podyard/podyard/serverless/workers"
 )
 
-// A Clock has the time and sets timers. It is safe for concurrent use.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f once when Now has reached t. f must not block. stop reports whether
-	// it prevented the call.
-	AfterFunc(t time.Time, f func()) (stop func() bool)
-}
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+type Clock = clock.Clock
 
 // Options configures a Service. The zero value and nil work.
 type Options struct {

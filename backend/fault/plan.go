@@ -59,13 +59,9 @@ type Rule struct {
 	When func(ctx context.Context, resource string) bool
 }
 
-// A Clock has the time and calls functions later.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
-	// whether it prevented the call.
-	AfterFunc(t time.Time, f func()) (stop func() bool)
-}
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+type Clock = clock.Clock
 
 // A Plan decides which calls fail. It is safe for concurrent use. With one caller at a
 // time, the same seed gives the same faults. String returns the seed and the number of

@@ -484,7 +484,7 @@ func TestOpenRefusesAClockThatIsOff(t *testing.T) {
 	for by, want := range map[time.Duration]string{45 * time.Second: "45s ahead of", -45 * time.Second: "45s behind", 3 * time.Second: ""} {
 		s, err := postgres.Open(t.Context(), database, &postgres.Options{MaxConns: 2, Clock: offBy(by)})
 		if err == nil {
-			s.Close()
+			_ = s.Close()
 		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("Open with a clock that is off by %v = %v, want %q", by, err, want)

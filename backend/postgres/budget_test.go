@@ -205,7 +205,7 @@ func TestTheMigrationCountsWhatUsersHoldAlready(t *testing.T) {
 	}
 	want, err := s.Usage(t.Context(), "alice")
 	must(t, err)
-	s.Close()
+	_ = s.Close()
 	execute(t, url, withoutLines+`
 		DROP TABLE podyard.job_holdings; DROP INDEX podyard.uses_ended; ALTER TABLE podyard.job_outbox DROP COLUMN bytes; ALTER TABLE podyard.job_dead DROP COLUMN bytes;
 		DELETE FROM podyard.migrations WHERE version >= 7`)

@@ -183,7 +183,7 @@ func TestServersThatMoveTheJobsOfEachOtherDoNotWaitInACircle(t *testing.T) {
 		sweeps.Wait()
 	}
 	for _, s := range both.stores {
-		s.Close() // what its connections have counted can be read then
+		_ = s.Close() // what its connections have counted can be read then
 	}
 	conn, err := pgx.Connect(t.Context(), both.url)
 	if err != nil {
@@ -266,7 +266,7 @@ func TestTheLeasesOfADeadServerEndOnAnother(t *testing.T) {
 	dead := openURL(t, url)
 	submit(t, dead.Jobs(), newJob("a"), newJob("b"))
 	claim(t, dead.Jobs(), instant, "w", 2, nil)
-	dead.Close()
+	_ = dead.Close()
 	q := openURL(t, url).Jobs()
 	if got := claim(t, q, instant+29_999, "v", 2, nil); len(got) > 0 {
 		t.Errorf("%d jobs were taken from a worker whose lease had not ended", len(got))

@@ -262,8 +262,8 @@ func TestAfterCloseCallsReturnErrClosed(t *testing.T) {
 	s := openURL(t, postgresql.Database(t))
 	watched := make(chan error)
 	go func() { watched <- s.Pods().Watch(t.Context(), func([]string) {}) }()
-	s.Close()
-	s.Close()
+	_ = s.Close()
+	_ = s.Close()
 	if err := <-watched; !errors.Is(err, postgres.ErrClosed) {
 		t.Errorf("Watch = %v, want ErrClosed", err)
 	}

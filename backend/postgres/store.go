@@ -19,13 +19,9 @@ import (
 	"github.com/podyard/podyard/ratelimit/budget"
 )
 
-// A Clock gives the time.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f, which must not block, once Now has reached t. stop reports
-	// whether it prevented the call.
-	AfterFunc(t time.Time, f func()) (stop func() bool)
-}
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+type Clock = clock.Clock
 
 // Options configures a Store. The zero value and nil work.
 type Options struct {

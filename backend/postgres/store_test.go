@@ -16,7 +16,7 @@ import (
 var postgresql = postgrestest.Server{Prepare: func(ctx context.Context, url string) error {
 	s, err := postgres.Open(ctx, url, nil)
 	if err == nil {
-		s.Close()
+		_ = s.Close()
 	}
 	return err
 }}
@@ -43,7 +43,7 @@ func TestServersThatStartTogetherMakeOneSchema(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			s.Close()
+			_ = s.Close()
 		})
 	}
 	servers.Wait()
@@ -72,7 +72,7 @@ func TestOpenSaysWhatIsWrongAndNeverThePassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := postgres.Open(t.Context(), strings.Replace(c.url, "sslmode=disable&", "", 1), nil)
 			if err == nil {
-				s.Close()
+				_ = s.Close()
 				t.Fatal("Open succeeded")
 			}
 			if !strings.Contains(err.Error(), c.want) {

@@ -75,7 +75,7 @@ func TestACertificateOfTheDatabaseIsChecked(t *testing.T) {
 	for what, url := range map[string]string{"another root": with(other, "127.0.0.1"), "another name": with(cert, "localhost")} {
 		s, err := postgres.Open(t.Context(), url, nil)
 		if err == nil {
-			s.Close()
+			_ = s.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("with %s Open = %v, want an error that names the certificate and not the password", what, err)

@@ -33,7 +33,8 @@ type Control interface {
 	servers.Records
 }
 
-// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
 type Clock = clock.Clock
 
 // Options are the options of a Queue.

@@ -2,7 +2,8 @@
 // a program chooses, and their handlers. One call of Run starts everything and stops it in
 // the right order.
 //
-// New gets stores, hosts and an authenticator. This package imports none of their backends.
+// New gets stores, hosts and an authenticator. Options.Store is what backend.Open returns, or one
+// backend by its own package: this package imports none of them.
 // A program that needs all backends and a configuration file uses the package config below
 // this one.
 //

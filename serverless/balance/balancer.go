@@ -25,7 +25,8 @@ const (
 // ErrNoWorkers is returned for a request that got no worker in time.
 var ErrNoWorkers = problem.New(problem.BadRequest, "no workers available")
 
-// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
 type Clock = clock.Clock
 
 // Options configures a Balancer. All fields are required, except those with a default.

@@ -50,7 +50,8 @@ type Balancer interface {
 	Sync(ctx context.Context, e *endpoints.Endpoint, list []Status)
 }
 
-// A Clock has the time and calls functions at an instant, as one of the system or of a test.
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
 type Clock = clock.Clock
 
 // Options configures a Scaler. A field without a stated default is required.

@@ -42,11 +42,9 @@ type Firing struct {
 	Run      []byte      // the body of a run request
 }
 
-// A Clock tells the time and sets timers, as serverless.Clock does.
-type Clock interface {
-	Now() time.Time
-	AfterFunc(t time.Time, f func()) (stop func() bool)
-}
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+type Clock = clock.Clock
 
 // Options configures a Service. Nil means all defaults.
 type Options struct {

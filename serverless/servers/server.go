@@ -15,11 +15,9 @@ import (
 	"github.com/podyard/podyard/internal/id"
 )
 
-// A Clock has the time and sets timers, as serverless.Clock does.
-type Clock interface {
-	Now() time.Time
-	AfterFunc(t time.Time, f func()) (stop func() bool)
-}
+// A Clock has the time: Now, and AfterFunc(t, f), which calls f once Now has reached t and returns a
+// stop that reports whether it prevented the call. f must not block. It is one type in all packages.
+type Clock = clock.Clock
 
 // DefaultLease is the default of Options.Lease.
 const DefaultLease = 15 * time.Second
