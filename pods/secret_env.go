@@ -38,7 +38,7 @@ func ExpandSecrets(ctx context.Context, from EnvSecrets, owner string, env map[s
 	if from == nil {
 		return env, nil, nil
 	}
-	x := secretExpander{values: map[string]string{}, lacks: map[string]bool{}}
+	x := secretExpander{values: map[string]string{}, lacks: map[string]bool{}, size: sizeOf(env)}
 	x.find = func(name string) (string, error) { return from.SecretValue(ctx, owner, name) }
 	for _, variable := range slices.Sorted(maps.Keys(env)) {
 		if !secretMark.MatchString(env[variable]) {
@@ -50,11 +50,23 @@ func ExpandSecrets(ctx context.Context, from EnvSecrets, owner string, env map[s
 		if expanded[variable], err = x.expand(variable, env[variable]); err != nil {
 			return nil, nil, err
 		}
+		x.size += len(expanded[variable]) - len(env[variable])
+		if err := x.fits(); err != nil { // at once: it must not grow without a bound
+			return nil, nil, err
+		}
 	}
 	if expanded == nil {
 		return env, nil, nil
 	}
-	return expanded, slices.Sorted(maps.Keys(x.lacks)), x.fits(expanded)
+	return expanded, slices.Sorted(maps.Keys(x.lacks)), nil
+}
+
+// sizeOf is how many bytes an environment has, with what is between its parts.
+func sizeOf(env map[string]string) (n int) {
+	for name, value := range env {
+		n += len(name) + len("=") + len(value) + 1
+	}
+	return n
 }
 
 // A secretExpander has the secrets that an environment names.
@@ -63,6 +75,7 @@ type secretExpander struct {
 	values  map[string]string
 	lacks   map[string]bool
 	longest string // the name of the longest secret
+	size    int    // of the environment as it is now
 }
 
 func (x *secretExpander) expand(variable, text string) (string, error) {
@@ -75,7 +88,7 @@ func (x *secretExpander) expand(variable, text string) (string, error) {
 			failed = errors.Join(failed, err)
 			return ""
 		}
-		if size += len(value) - len(mark); size > maxVariable { // it must not grow without a bound
+		if size += len(value) - len(mark); size > maxVariable {
 			failed = tooLong(name, variable, size)
 			return ""
 		}
@@ -113,13 +126,9 @@ func (x *secretExpander) value(name string) (string, error) {
 }
 
 // fits returns an error if no program could get the environment.
-func (x *secretExpander) fits(env map[string]string) error {
-	size := 0
-	for name, value := range env {
-		size += len(name) + len("=") + len(value) + 1
-	}
-	if size > maxEnvironment && x.longest != "" {
-		return problem.Newf(problem.BadRequest, "%w: with secret %q and others it has %d bytes, of at most %d", ErrSecretTooLong, x.longest, size, maxEnvironment)
+func (x *secretExpander) fits() error {
+	if x.size > maxEnvironment && x.longest != "" {
+		return problem.Newf(problem.BadRequest, "%w: with secret %q and others it has %d bytes, of at most %d", ErrSecretTooLong, x.longest, x.size, maxEnvironment)
 	}
 	return nil
 }

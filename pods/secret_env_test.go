@@ -76,7 +76,7 @@ func TestSecretsOfOthersAndUnknownOnesAreEmptyAndNamedOnce(t *testing.T) {
 func TestASecretThatIsTooLongForAnEnvironmentIsNamed(t *testing.T) {
 	from := values{"small": "s", "long": strings.Repeat("x", 200_000), "half": strings.Repeat("x", 100_000), "fits": strings.Repeat("x", 128<<10-1-len("V="))}
 	many := map[string]string{}
-	for _, name := range strings.SplitSeq("ABCDEFGHIJKL", "") {
+	for name := range strings.SplitSeq("ABCDEFGHIJKL", "") {
 		many[name] = "{{ RUNPOD_SECRET_half }}"
 	}
 	for name, env := range map[string]map[string]string{

@@ -155,11 +155,11 @@ func (r *recordTable[T]) list(ctx context.Context, where string, args ...any) (l
 func (r *recordTable[T]) listAs(ctx context.Context, decode func(id string, in row) (T, error), where string, args ...any) (list []T, err error) {
 	err = r.s.read(ctx, func(c *pgxpool.Conn) error {
 		list = list[:0]
-		secret := "secret"
+		sealed := "secret"
 		if r.Listed != nil { // then no list has it
-			secret = "NULL::bytea"
+			sealed = "NULL::bytea"
 		}
-		rows, err := c.Query(ctx, `SELECT id, version, data, `+secret+` FROM podyard.`+r.table+` `+where, args...)
+		rows, err := c.Query(ctx, `SELECT id, version, data, `+sealed+` FROM podyard.`+r.table+` `+where, args...)
 		if err != nil {
 			return err
 		}
