@@ -304,8 +304,10 @@ func (m *mover) move(ctx context.Context, now queue.Instant, r *jobRow, op *queu
 	res.State = before
 	res.Effect, res.Err = res.State.Apply(now, op)
 	m.room.fits(r, &before, &res, op)
-	if err := m.takeKey(ctx, now, r, &before, &res); err != nil {
-		return res, err
+	if res.Err == nil && res.Effect&queue.TakeKey != 0 {
+		if err := m.takeKey(ctx, now, r, &before, &res); err != nil {
+			return res, err
+		}
 	}
 	sealed := m.sealInput(r, &before, &res, op)
 	if res.Effect&queue.NewSeq != 0 {

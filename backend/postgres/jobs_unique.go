@@ -180,9 +180,6 @@ func (q *Jobs) enqueueUnique(ctx context.Context, jobs []queue.Job) error {
 // takeKey carries out queue.TakeKey, or makes res the refusal of the move. It does not wait for a
 // transaction that has taken the key and is still open.
 func (m *mover) takeKey(ctx context.Context, now queue.Instant, r *jobRow, before *queue.State, res *queue.Result) error {
-	if res.Err != nil || res.Effect&queue.TakeKey == 0 {
-		return nil
-	}
 	if err := m.t.begin(ctx); err != nil {
 		return err
 	}
