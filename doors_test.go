@@ -65,7 +65,7 @@ var doors = []door{
 	{row: "Ports of pods", places: []string{"internal/podhost tryListen", "backend/process accepts"}},
 	{row: "Engine", places: []string{"backend/docker connect", "backend/docker Runtime.libpod"}},
 	{row: "Programs of the machine", places: []string{"backend/docker changeAddress", "backend/nvidia smi.run", "internal/firewall Run"}},
-	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.dial", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
+	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.connect", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
 	{row: "Backup socket", places: []string{"httpapi/server/config Parts.BackupListener", "httpapi/server/config askForBackup"}},
 	{
 		row: "Test double", routes: []string{"httpapi/double *", "httpapi/double /"},
@@ -86,6 +86,8 @@ var indoors = map[string]string{
 	"examples/product/":                 "an example program",
 	"examples/server/demo/":             "what a pod of the demonstration runs",
 	"backend/postgres/bench/":           "a program for measuring",
+	"examples/server statusOf":          "a command of a user, who names the server",
+	"examples/server workplace.run":     "a command of a user, who names the program that it runs",
 	"httpapi/client/":                   "it is in the programs of users",
 	"httpapi/command/":                  "the commands of users",
 	"httpapi/worker/":                   "it is in the programs of workers",

@@ -151,10 +151,12 @@ func (x *outcomes) tellFailed(ctx context.Context, j Job, a queue.JobAttempt) {
 	if x.log == nil {
 		return
 	}
-	args := []any{"endpoint", j.Endpoint, "job", j.ID, "owner", j.Owner, "attempt", a.Number, "of", max(int(j.Retry.Attempts), 1), "status", a.Status, "worker", a.Worker, "err", a.Error}
+	of := max(int(j.Retry.Attempts), 1)
 	if a.Last {
-		x.log.ErrorContext(ctx, "job failed", args...)
+		x.log.ErrorContext(ctx, "job failed", "endpoint", j.Endpoint, "job", j.ID, "user", j.Owner, "worker", a.Worker,
+			"attempt", a.Number, "attempts", of, "status", a.Status, "err", a.Error)
 		return
 	}
-	x.log.WarnContext(ctx, "attempt failed, another one follows", append(args, "next", j.Queued.Time().UTC())...)
+	x.log.WarnContext(ctx, "attempt failed, another one follows", "endpoint", j.Endpoint, "job", j.ID, "user", j.Owner, "worker", a.Worker,
+		"attempt", a.Number, "attempts", of, "status", a.Status, "err", a.Error, "next", j.Queued.Time().UTC())
 }

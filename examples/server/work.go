@@ -114,7 +114,8 @@ func statusOf(ctx context.Context, target, key string) (status int, err error) {
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-	a, err := http.DefaultClient.Do(r)
+	client := http.Client{Transport: &http.Transport{MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true}}
+	a, err := client.Do(r)
 	if err != nil {
 		return 0, err
 	}

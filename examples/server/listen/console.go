@@ -36,12 +36,12 @@ func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, l
 	}
 	go c.Run(ctx) //nolint:errcheck // it returns nil when ctx ends
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.Path; {
+		switch {
 		case api.ToWorker(r):
 			main.ServeHTTP(w, r)
-		case path+"/" == consolePath || strings.HasPrefix(path, consolePath):
+		case r.URL.Path+"/" == consolePath || strings.HasPrefix(r.URL.Path, consolePath):
 			c.ServeHTTP(w, r)
-		case path == "/" && r.Method == http.MethodGet:
+		case r.URL.Path == "/" && r.Method == http.MethodGet:
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			_, _ = io.WriteString(w, welcome) // who asked may have gone
 		default:
