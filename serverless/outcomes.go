@@ -48,6 +48,7 @@ type outcome struct {
 func newOutcomes(o *Options, q JobQueue, now func() Instant) *outcomes {
 	x := &outcomes{Outcomes: o.Outcomes, q: q, now: now, log: o.Logger}
 	// A program that moves the clock itself decides which calls the queue gets.
+	//nolint:forbidigo // there is no caller yet
 	if x.log != nil && (x.Unlogged || o.Deterministic || !x.log.Enabled(context.Background(), slog.LevelError)) {
 		x.log = nil
 	}
@@ -89,7 +90,7 @@ func (x *outcomes) wait() {
 }
 
 func (x *outcomes) run() {
-	ctx := context.Background() // of no caller: the move was made for whoever submitted the job
+	ctx := context.Background() //nolint:forbidigo // of no caller: the move was made for whoever submitted the job
 	for {
 		x.mu.Lock()
 		list := x.queue
