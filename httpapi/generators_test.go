@@ -56,6 +56,8 @@ func TestBodiesOfRequestsCanBeFilledInByGeneratedClients(t *testing.T) {
 			}
 		}
 	}
+	components, _ := doc["components"].(map[string]any)
+	look("components", components["schemas"])
 	if bodies < 30 || inputs == 0 {
 		t.Errorf("%d bodies with %d inputs were looked at", bodies, inputs)
 	}

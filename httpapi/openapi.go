@@ -94,6 +94,9 @@ func describe(s *Services, url string) *openapi.Document {
 			addOperation(doc, &o, &d)
 		}
 	}
+	for _, s := range b.Components { // bodies of requests are among them
+		s.ForGenerators()
+	}
 	explain(doc)
 	return doc
 }

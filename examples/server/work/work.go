@@ -1,4 +1,5 @@
-package main
+// Package work is the command that runs a worker of one's own.
+package work
 
 import (
 	"context"
@@ -27,11 +28,14 @@ import (
 	"github.com/podyard/podyard/httpapi/worker"
 )
 
+// An Opener makes the service with its listeners.
+type Opener func(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error)
+
 // workFlags are the flags of work: those of the server that it may start.
 var workFlags = []string{"addr", "data", "config", "runtime", "log", "log-level"}
 
-// workCommand runs a worker that is no image.
-func workCommand(env func(string) string) cli.Command {
+// Command runs a worker that is no image.
+func Command(env func(string) string, open Opener) cli.Command {
 	return cli.Command{
 		Name: "work", Args: "ENDPOINT COMMAND...", Summary: "run a worker of an endpoint, and a server if there is none",
 		Example: "work captions -- python handler.py",
@@ -54,7 +58,7 @@ func workCommand(env func(string) string) cli.Command {
 				if err := s.Finish(); err != nil {
 					return err
 				}
-				return runWork(ctx, s, c, env)
+				return runWork(ctx, s, c, env("PODYARD_URL"), open)
 			}
 		},
 	}
@@ -67,22 +71,25 @@ type workplace struct {
 }
 
 // runWork runs the worker until it ends, or a signal ends it.
-func runWork(ctx context.Context, s *settings.Settings, c *cli.Call, env func(string) string) error {
+func runWork(ctx context.Context, s *settings.Settings, c *cli.Call, at string, open Opener) error {
 	endpoint := c.Args[0]
-	at, err := findWorkplace(ctx, s, endpoint, env("PODYARD_URL"), c.Stdout)
+	place, err := findWorkplace(ctx, s, endpoint, at)
+	if err == nil && place == nil {
+		place, err = startServer(ctx, s, endpoint, c.Stdout, open)
+	}
 	if err != nil {
 		return err
 	}
-	for _, line := range demo.TryWorker(at.url, at.key, endpoint) {
-		printLine(c.Stdout, line)
+	for _, line := range demo.TryWorker(place.url, place.key, endpoint) {
+		_, _ = fmt.Fprintln(c.Stdout, line) // who reads may have gone
 	}
 	id := "work-" + strings.ToLower(rand.Text()[:12])
-	err = at.run(ctx, c, endpoint, id)
-	return errors.Join(err, at.close())
+	err = place.run(ctx, c, endpoint, id)
+	return errors.Join(err, place.close())
 }
 
-// findWorkplace returns the server that runs, or starts one.
-func findWorkplace(ctx context.Context, s *settings.Settings, endpoint, at string, stdout io.Writer) (*workplace, error) {
+// findWorkplace returns the server that runs; nil: there is none.
+func findWorkplace(ctx context.Context, s *settings.Settings, endpoint, at string) (*workplace, error) {
 	named := at != ""
 	if !named {
 		at = "http://" + cli.Reachable(s.Addr)
@@ -94,7 +101,7 @@ func findWorkplace(ctx context.Context, s *settings.Settings, endpoint, at strin
 	case named:
 		return nil, fmt.Errorf("no server answers at PODYARD_URL, %s: without it one is started", at)
 	}
-	return startServer(ctx, s, endpoint, stdout)
+	return nil, nil
 }
 
 // isThere reports whether a server is there.
@@ -146,7 +153,7 @@ func joinServer(ctx context.Context, s *settings.Settings, endpoint, at string) 
 }
 
 // startServer starts a server with the endpoint.
-func startServer(ctx context.Context, s *settings.Settings, endpoint string, stdout io.Writer) (*workplace, error) {
+func startServer(ctx context.Context, s *settings.Settings, endpoint string, stdout io.Writer, open Opener) (*workplace, error) {
 	kept, err := config.WorkerAddr(s.Data)
 	if err != nil {
 		return nil, settings.ByFlag(err)
@@ -169,7 +176,7 @@ func startServer(ctx context.Context, s *settings.Settings, endpoint string, std
 	ended := make(chan error, 1)
 	all := l.All(running, parts, srv, log)
 	go func() { ended <- srv.Run(running, all...) }()
-	printLine(stdout, "listening on "+listen.URL(l.Main.Addr(), false))
+	_, _ = fmt.Fprintln(stdout, "listening on "+listen.URL(l.Main.Addr(), false)) // who reads may have gone
 	return &workplace{
 		url: "http://" + cli.Reachable(l.Main.Addr().String()), key: parts.Key,
 		close: func() error { stop(); return <-ended },
