@@ -93,6 +93,7 @@ func TestLoggersOfOptionsAreAlike(t *testing.T) {
 var logKeys = map[string]string{
 	"err":      "the error that is the cause",
 	"endpoint": "id of an endpoint", "schedule": "id of a schedule", "batch": "id of a batch", "job": "id of a job", "worker": "id of a worker",
+	"attempt": "the number of an attempt of a job, from 1", "attempts": "how many attempts a job has", "status": "of a job", "next": "when the next attempt begins",
 	"pod": "id of a pod", "host": "id of a host", "user": "a user",
 	"image": "an image by name", "network": "a network of an engine", "container": "a container of an engine by name",
 	"gpu": "a GPU by UUID", "type": "a type of GPU", "cuda": "a CUDA version", "driver": "of GPUs its version, of an engine the one of its disks",

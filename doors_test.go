@@ -65,7 +65,7 @@ var doors = []door{
 	{row: "Ports of pods", places: []string{"internal/podhost tryListen", "backend/process accepts"}},
 	{row: "Engine", places: []string{"backend/docker connect", "backend/docker Runtime.libpod"}},
 	{row: "Programs of the machine", places: []string{"backend/docker changeAddress", "backend/nvidia smi.run", "internal/firewall Run"}},
-	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.dial", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
+	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.connect", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
 	{row: "Backup socket", places: []string{"httpapi/server/config Parts.BackupListener", "httpapi/server/config askForBackup"}},
 	{
 		row: "Test double", routes: []string{"httpapi/double *", "httpapi/double /"},
@@ -79,18 +79,20 @@ var doors = []door{
 // indoors are the places that look like doors and are none, with the reason. A path that ends in a
 // slash is a directory with all that is below it.
 var indoors = map[string]string{
-	"examples/cluster/":                 "an example of a load balancer, which our packages do not have",
-	"examples/embed/":                   "an example program",
-	"examples/fleet/":                   "an example program",
-	"examples/part/":                    "an example program",
-	"examples/product/":                 "an example program",
-	"examples/server/demo/":             "what a pod of the demonstration runs",
-	"backend/postgres/bench/":           "a program for measuring",
-	"httpapi/client/":                   "it is in the programs of users",
-	"httpapi/command/":                  "the commands of users",
-	"httpapi/worker/":                   "it is in the programs of workers",
-	"httpapi/server/config held.Handle": "a handler of log lines",
-	"httpapi/double Server.Client":      "its transport calls the double in the same process",
+	"examples/cluster/":                  "an example of a load balancer, which our packages do not have",
+	"examples/embed/":                    "an example program",
+	"examples/fleet/":                    "an example program",
+	"examples/part/":                     "an example program",
+	"examples/product/":                  "an example program",
+	"examples/server/demo/":              "what a pod of the demonstration runs",
+	"backend/postgres/bench/":            "a program for measuring",
+	"examples/server/work statusOf":      "a command of a user, who names the server",
+	"examples/server/work workplace.run": "a command of a user, who names the program that it runs",
+	"httpapi/client/":                    "it is in the programs of users",
+	"httpapi/command/":                   "the commands of users",
+	"httpapi/worker/":                    "it is in the programs of workers",
+	"httpapi/server/config held.Handle":  "a handler of log lines",
+	"httpapi/double Server.Client":       "its transport calls the double in the same process",
 }
 
 // opening are the names of other packages that open a door: the types where a value is made, the

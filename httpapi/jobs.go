@@ -56,7 +56,7 @@ func (b *describer) jobSchema() *openapi.Schema {
 		"workerId":      openapi.Of("string").Says("The worker that has the job, or had it when it ended."),
 		"output":        (&openapi.Schema{}).Says("The result, or the last progress of a job that runs. Any JSON."),
 		"error":         openapi.Of("string").Says("Why the job is FAILED or TIMED_OUT."),
-		"input":         openapi.Of("object").Says("Only in lists that ask for it, and in webhooks."),
+		"input":         openapi.Open().Says("Only in lists that ask for it, and in webhooks."),
 	}, "id", "status"))
 }
 

@@ -24,7 +24,7 @@ func descriptionOperations() []operation {
 
 func (b *describer) describeItself() map[string]description {
 	return map[string]description{
-		"openapi": {summary: "Describe the interface", text: "Needs no key. Clients can ask again with If-None-Match.", answers: ok(openapi.Of("object"))},
+		"openapi": {summary: "Describe the interface", text: "Needs no key. Clients can ask again with If-None-Match.", answers: ok(openapi.Open())},
 	}
 }
 
@@ -94,6 +94,9 @@ func describe(s *Services, url string) *openapi.Document {
 			addOperation(doc, &o, &d)
 		}
 	}
+	for _, s := range b.Components { // bodies of requests are among them
+		s.ForGenerators()
+	}
 	explain(doc)
 	return doc
 }
@@ -133,7 +136,7 @@ func addOperation(doc *openapi.Document, o *operation, d *description) {
 			x.Summary, x.Description = "Not offered", o.NotOffered
 		}
 		if d.body != nil && method != http.MethodGet {
-			x.RequestBody = &openapi.Body{Required: !d.optional, Content: jsonOf("application/json", d.body)}
+			x.RequestBody = &openapi.Body{Required: !d.optional, Content: jsonOf("application/json", d.body.ForGenerators())}
 		}
 		doc.Paths[path][strings.ToLower(method)] = x
 	}

@@ -64,6 +64,7 @@ func createPodBody() *openapi.Schema {
 	s := containerRules(recorded(func(o *object) { o.createPod(&pods.CreateRequest{}) }))
 	idOrImage(s)
 	mountRules(s)
+	s.At("mounts/persistent").Deprecated = true
 	s.At("disk").Defaults(pods.DefaultDisk)
 	s.At("cloud").Defaults(pods.DefaultCloud)
 	s.At("gpu/id").NotEmpty()

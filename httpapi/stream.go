@@ -42,7 +42,7 @@ func streamParams() []*openapi.Parameter {
 }
 
 func (b *describer) streamSchema() *openapi.Schema {
-	item := fields(map[string]*openapi.Schema{"output": {}, "metrics": openapi.Of("object")}, "output")
+	item := fields(map[string]*openapi.Schema{"output": {}, "metrics": openapi.Open()}, "output")
 	item.AdditionalProperties = &openapi.Schema{} // what the worker puts there
 	item = b.Component("StreamItem", item)
 	envelope := fields(map[string]*openapi.Schema{"status": jobStatuses(), "stream": openapi.List(item)}, "status", "stream")

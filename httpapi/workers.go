@@ -38,8 +38,8 @@ func workerOperations() []operation {
 
 func (b *describer) describeWorkers() map[string]description {
 	task := b.Component("Task", fields(map[string]*openapi.Schema{
-		"id": openapi.Of("string"), "input": openapi.Of("object"), "s3Config": openapi.Of("object"),
-		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"), "schedule": openapi.Of("object"),
+		"id": openapi.Of("string"), "input": openapi.Open(), "s3Config": openapi.Open(),
+		"traceparent": openapi.Of("string"), "tracestate": openapi.Of("string"), "schedule": openapi.Open(),
 		"attempt": openapi.Of("integer").Says("The number of this attempt, from 2 on; absent in the first one."),
 	}, "id", "input"))
 	accepted := openapi.For[acceptance](&b.Builder)
@@ -115,6 +115,9 @@ func (x *router) admitWorker(c *call) error {
 	case about.Balances():
 		return errBalanced
 	}
+	if strings.Contains(string(id), "&") {
+		return errWorkerID
+	}
 	if err := x.checkWorkerName(about, id); err != nil {
 		return err
 	}
@@ -122,6 +125,10 @@ func (x *router) admitWorker(c *call) error {
 }
 
 var errLocalWorker = problem.New(problem.Forbidden, "the worker is one of the server's own process: nobody else speaks for it")
+
+// errWorkerID is the answer to an address without a query, to which the SDK appends &job_in_progress=0:
+// the worker would take jobs by one id and report them by another.
+var errWorkerID = problem.New(problem.BadRequest, "the worker id has an &: give the addresses of a worker a query, such as .../job-take/$ID?gpu=cpu, because the SDK appends to it")
 
 // admitUser admits a user as a worker: on the user's own endpoints with endpoints:write,
 // and on any endpoint with its scope of work or as an operator.
@@ -146,12 +153,12 @@ func (x *router) admitUser(c *call, key, endpoint string) (e *serverless.Endpoin
 // maxWorkerID is how many bytes the id of a worker has. The server keeps it, and shows it in lists.
 const maxWorkerID = 200
 
-var errWorkerID = problem.Newf(problem.Invalid, "the id of a worker has at most %d bytes", maxWorkerID)
+var errLongWorkerID = problem.Newf(problem.Invalid, "the id of a worker has at most %d bytes", maxWorkerID)
 
 // checkWorkerName refuses the name of a new worker when it is too long, or its endpoint has too many.
 func (x *router) checkWorkerName(e *serverless.Endpoint, id serverless.WorkerID) error {
 	if len(id) > maxWorkerID {
-		return errWorkerID
+		return errLongWorkerID
 	}
 	limit := x.inFlight.Of(e.Owner)
 	if limit == nil || x.Jobs.KnowsWorker(e.ID, id) {

@@ -669,3 +669,28 @@ func TestMetricsOfAPrivateEndpointNameWorkersToItsOwner(t *testing.T) {
 		advance(time.Minute) // until the take ends
 	})
 }
+
+// The SDK appends &job_in_progress=0 to an address without a query.
+func TestAnIDOfAWorkerWithWhatTheSDKAppendsIsRefusedInWords(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		for _, op := range []string{"job-take", "job-take-batch", "job-stop", "ping"} {
+			a := w.call("GET", "/v2/idle/"+op+"/me&job_in_progress=0", "", w.hand("me&job_in_progress=0").key())
+			if a.status != http.StatusBadRequest || !strings.Contains(a.body, "?gpu=cpu") {
+				t.Errorf("%s = %d %s, want 400 with what to do", op, a.status, a.body)
+			}
+		}
+	})
+}
+
+func TestAWorkerIsToldTheNumberOfAnAttemptFromTheSecondOn(t *testing.T) {
+	bubble(t, func(w *testAPI) {
+		id := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{},"queue":{"retry":{"attempts":3,"delay":1000,"jitter":0}}}`).field("id")
+		h := w.hand("w1")
+		for _, want := range []string{`{"id":"` + id + `","input":{}}`, `{"id":"` + id + `","input":{},"attempt":2}`, `{"id":"` + id + `","input":{},"attempt":3}`} {
+			if a := w.call("GET", h.path("job-take"), "", h.key()); a.body != want {
+				t.Errorf("the worker gets %s, want %s", a.body, want)
+			}
+			h.report("job-done", id, `{"error":"no"}`)
+		}
+	})
+}

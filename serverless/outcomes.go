@@ -48,6 +48,7 @@ type outcome struct {
 func newOutcomes(o *Options, q JobQueue, now func() Instant) *outcomes {
 	x := &outcomes{Outcomes: o.Outcomes, q: q, now: now, log: o.Logger}
 	// A program that moves the clock itself decides which calls the queue gets.
+	//nolint:forbidigo // there is no caller yet
 	if x.log != nil && (x.Unlogged || o.Deterministic || !x.log.Enabled(context.Background(), slog.LevelError)) {
 		x.log = nil
 	}
@@ -89,7 +90,7 @@ func (x *outcomes) wait() {
 }
 
 func (x *outcomes) run() {
-	ctx := context.Background() // of no caller: the move was made for whoever submitted the job
+	ctx := context.Background() //nolint:forbidigo // of no caller: the move was made for whoever submitted the job
 	for {
 		x.mu.Lock()
 		list := x.queue
@@ -151,10 +152,12 @@ func (x *outcomes) tellFailed(ctx context.Context, j Job, a queue.JobAttempt) {
 	if x.log == nil {
 		return
 	}
-	args := []any{"endpoint", j.Endpoint, "job", j.ID, "owner", j.Owner, "attempt", a.Number, "of", max(int(j.Retry.Attempts), 1), "status", a.Status, "worker", a.Worker, "err", a.Error}
+	of := max(int(j.Retry.Attempts), 1)
 	if a.Last {
-		x.log.ErrorContext(ctx, "job failed", args...)
+		x.log.ErrorContext(ctx, "job failed", "endpoint", j.Endpoint, "job", j.ID, "user", j.Owner, "worker", a.Worker,
+			"attempt", a.Number, "attempts", of, "status", a.Status, "err", a.Error)
 		return
 	}
-	x.log.WarnContext(ctx, "attempt failed, another one follows", append(args, "next", j.Queued.Time().UTC())...)
+	x.log.WarnContext(ctx, "attempt failed, another one follows", "endpoint", j.Endpoint, "job", j.ID, "user", j.Owner, "worker", a.Worker,
+		"attempt", a.Number, "attempts", of, "status", a.Status, "err", a.Error, "next", j.Queued.Time().UTC())
 }

@@ -107,13 +107,13 @@ func TestALoggerGetsEachFailureWithItsError(t *testing.T) {
 				var got []string
 				for line := range strings.Lines(b.String()) {
 					var l struct {
-						Level, Msg, Job, Owner, Status, Err string
-						Attempt, Of                         int
+						Level, Msg, Job, User, Status, Err string
+						Attempt, Attempts                  int
 					}
 					if err := json.Unmarshal([]byte(line), &l); err != nil {
 						t.Fatal(err)
 					}
-					got = append(got, fmt.Sprint(l.Level, " ", l.Msg, " ", l.Job == string(ref.ID), " ", l.Owner, " ", l.Status, " ", l.Err, " ", l.Attempt, " of ", l.Of))
+					got = append(got, fmt.Sprint(l.Level, " ", l.Msg, " ", l.Job == string(ref.ID), " ", l.User, " ", l.Status, " ", l.Err, " ", l.Attempt, " of ", l.Attempts))
 				}
 				want := []string{"WARN attempt failed, another one follows true alice FAILED no\nchance 1 of 2", "ERROR job failed true alice FAILED no\nchance 2 of 2"}
 				if unlogged {

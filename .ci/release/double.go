@@ -83,7 +83,9 @@ Description-Content-Type: text/markdown
 
 A server for tests of code that calls the API: scripted workers, faults by name, a clock that
 stands still until a test moves it, and a journal to assert on. The fixture ` + "`podyard_double`" + `
-of pytest starts it and sets the variables that the official SDK reads.
+of pytest starts it and sets the variables that the official SDK reads. A test that fails says what the
+service saw. podyard_double.worker("captions", "handler.py") runs a handler of your own as a worker,
+while the clock goes on.
 `
 
 // modules are the files of a library, below a directory of the archive.
@@ -130,7 +132,7 @@ func (r *release) npmLibrary() error {
 		programs[npmName(target{os: system, arch: arch})] = r.version
 	}
 	about, err := json.MarshalIndent(map[string]any{
-		"name": "podyard-double", "version": r.version, "license": "Apache-2.0", "main": "index.cjs", "engines": map[string]string{"node": ">=18"},
+		"name": "podyard-double", "version": r.version, "license": "Apache-2.0", "main": "index.cjs", "types": "index.d.ts", "engines": map[string]string{"node": ">=18"},
 		"description":          "A test double of the pod and serverless API, with a clock that tests move",
 		"optionalDependencies": programs,
 	}, "", "  ")

@@ -278,15 +278,19 @@ def test_a_refusal_has_the_servers_own_words(podyard_double):
         podyard_double.require("jobs", endpoint="captions")
 `
 
-func TestTheWheelBringsAFirstTestToPassWithin15Seconds(t *testing.T) {
+// withWheel runs pytest over files where only the wheel is installed.
+func withWheel(t *testing.T, files map[string]string) (cmd *exec.Cmd, out string, err error) {
+	t.Helper()
 	python := os.Getenv("PODYARD_PYTHON")
 	if python == "" {
 		missing(t, "PODYARD_PYTHON, a Python with pip, pytest and runpod")
 	}
 	wheel := dist(t, "podyard_double-VERSION-py3-none-"+wheelTags["linux/amd64"]+".whl")
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "test_first.py"), []byte(doubleTest), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	env := []string{"PATH=" + withoutGo, "HOME=" + dir, "PYTHONPATH=" + filepath.Join(dir, "site")}
 	script := filepath.Join(dir, "try.sh")
@@ -294,11 +298,16 @@ func TestTheWheelBringsAFirstTestToPassWithin15Seconds(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", script)
+	cmd = exec.CommandContext(t.Context(), "sh", script)
 	cmd.Dir, cmd.Env = dir, env
+	b, err := cmd.CombinedOutput()
+	return cmd, string(b), err
+}
+
+func TestTheWheelBringsAFirstTestToPassWithin15Seconds(t *testing.T) {
 	began := time.Now()
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "3 passed") {
+	cmd, out, err := withWheel(t, map[string]string{"test_first.py": doubleTest})
+	if err != nil || !strings.Contains(out, "3 passed") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// What else the machine does meanwhile does not count, except in .ci/long.
@@ -309,6 +318,67 @@ func TestTheWheelBringsAFirstTestToPassWithin15Seconds(t *testing.T) {
 	}
 	if took > 15*time.Second {
 		t.Errorf("it takes %v", took)
+	}
+}
+
+// failingTest is a test that fails, after requests with secrets of its own.
+const failingTest = `
+import runpod, urllib.request
+
+def test_fails(podyard_double):
+    podyard_double.script("captions", {"fail": "no cat"})
+    runpod.Endpoint("captions").run_sync({"input": {"token": "secret-input"}})
+    request = urllib.request.Request(podyard_double.url + "/v2/nothere/health?token=secret-query",
+        headers={"Authorization": "Bearer " + podyard_double.key, "X-Token": "secret-header"})
+    try:
+        urllib.request.urlopen(request)
+    except urllib.error.HTTPError:
+        pass
+    podyard_double.script("late", {"afterMs": 300000, "reply": 1})
+    runpod.Endpoint("late").run({"input": {}})
+    print("key " + podyard_double.key)
+    assert False
+`
+
+func TestAFailedTestSaysWhatTheServiceSawWithoutSecrets(t *testing.T) {
+	_, out, err := withWheel(t, map[string]string{"test_fails.py": failingTest})
+	_, seen, found := strings.Cut(out, "podyard: what the service saw")
+	if err == nil || !found {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, want := range []string{
+		"POST /v2/captions/runsync -> 200", "GET /v2/nothere/health -> 404 endpoint not found", "of captions: FAILED no cat",
+		"of late: IN_PROGRESS", "the clock is at 2026-01-01T00:00:00Z; next is due: 2026-01-01T00:0",
+	} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("the report lacks %q: %s", want, seen)
+		}
+	}
+	_, key, _ := strings.Cut(out, "key ")
+	key, _, _ = strings.Cut(key, "\n")
+	for _, secret := range []string{"secret-input", "secret-query", "secret-header", key} {
+		if report, _, _ := strings.Cut(seen, "Captured stdout"); strings.Contains(report, secret) {
+			t.Errorf("the report has %q: %s", secret, report)
+		}
+	}
+}
+
+// ownHandlerTest runs a handler of the user's own.
+const ownHandlerTest = `
+import runpod
+
+def test_own_handler(podyard_double):
+    with podyard_double.worker("own", "handler.py") as process:
+        assert runpod.Endpoint("own").run_sync({"input": {"n": 2}}, timeout=280) == {"twice": 4}
+    assert process.poll() is not None
+`
+
+func TestAHandlerOfOnesOwnIsAWorkerOfTheDouble(t *testing.T) {
+	_, out, err := withWheel(t, map[string]string{
+		"test_own.py": ownHandlerTest, "handler.py": "import runpod\nrunpod.serverless.start({'handler': lambda job: {'twice': 2 * job['input']['n']}})\n",
+	})
+	if err != nil || !strings.Contains(out, "1 passed") {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 

@@ -185,7 +185,7 @@ func (q *Jobs) enqueueIn(jobs []queue.Job, add func(sql string, args []any) erro
 // checkMade returns an error for a job that was not made by a Service and lacks what a Service gives it:
 // it would be lost, or end at once, or wait for ever.
 func checkMade(j *queue.Job) error {
-	what := ""
+	var what string
 	switch {
 	case j.Endpoint == "":
 		what = "an endpoint"

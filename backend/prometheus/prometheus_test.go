@@ -346,3 +346,31 @@ func TestThePageOfMetricsHasEachMetric(t *testing.T) {
 		}
 	}
 }
+
+func TestAnyRegistererTakesTheCollectors(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := metrics.New(&metrics.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"app": "shop"}, r)})
+	m.RequestBegan("jobs")
+	m.RequestEnded("jobs", "run", 200, time.Second, "")
+	labelled := 0
+	for _, f := range gather(t, r) {
+		if !strings.HasPrefix(f.GetName(), "podyard_") {
+			t.Errorf("%s was registered, too", f.GetName())
+		}
+		for _, x := range f.GetMetric() {
+			for _, l := range x.GetLabel() {
+				if l.GetName() == "app" && l.GetValue() == "shop" {
+					labelled++
+				}
+			}
+		}
+	}
+	if labelled == 0 {
+		t.Error("no series has the label of the program")
+	}
+	own := prometheus.NewRegistry()
+	m = metrics.New(&metrics.Options{Registerer: own, Version: "7"})
+	if _, body := series(t, m.Handler(), ""); !strings.Contains(body, `version="7"`) {
+		t.Error("the handler does not serve what a Registerer gathers")
+	}
+}

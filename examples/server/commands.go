@@ -10,6 +10,7 @@ import (
 
 	"github.com/podyard/podyard/examples/server/settings"
 	"github.com/podyard/podyard/examples/server/version"
+	laptop "github.com/podyard/podyard/examples/server/work"
 	cli "github.com/podyard/podyard/httpapi/command"
 )
 
@@ -22,6 +23,7 @@ func commands(env func(string) string) *cli.Program {
 			own(env, "serve", "", "serve until a signal ends it", "serve -data /var/lib/podyard", func(*settings.Settings, []string) {}),
 			own(env, "test", "", "be the test double, in memory: docs/testing.md", "test -addr 127.0.0.1:0",
 				func(s *settings.Settings, _ []string) { s.Test = cmp.Or(s.Test, "127.0.0.1:0") }, "addr", "test", "public-url", "config", "log", "log-level"),
+			laptop.Command(env, open),
 			own(env, "backup", "DIR", "copy the store to a new directory, also while a server runs", "backup -data /var/lib/podyard ./backup",
 				func(s *settings.Settings, args []string) { s.Upkeep.Backup = args[0] }, storeFlags...),
 			own(env, "restore", "DIR", "make the store from a copy", "restore -data ./restored ./backup",

@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 		printLine(os.Stderr, balanceWorker())
 		os.Exit(1)
 	}
+	if os.Getenv(takesAndEnds) != "" {
+		printLine(os.Stderr, takeAndEnd())
+		os.Exit(7)
+	}
 	_ = os.Setenv("no_proxy", "*") // curl would ask the proxy of a company for 127.0.0.1
 	os.Exit(enginetest.MainWithProgram(m, ".", &program))
 }

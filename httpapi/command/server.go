@@ -39,11 +39,11 @@ func defaultURL(env func(string) string) string {
 	if u := env("PODYARD_URL"); u != "" {
 		return u
 	}
-	return "http://" + reachable(cmp.Or(env("PODYARD_ADDR"), "127.0.0.1:8080"))
+	return "http://" + Reachable(cmp.Or(env("PODYARD_ADDR"), "127.0.0.1:8080"))
 }
 
-// reachable is where a client reaches a listen address.
-func reachable(addr string) string {
+// Reachable is where a client on the same machine reaches a listen address.
+func Reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("127.0.0.1", port)

@@ -209,7 +209,11 @@ func (s *Server) adminSeed(r *http.Request) (any, error) {
 }
 
 func (s *Server) clockBody(moved time.Duration) any {
-	return map[string]any{"now": s.Now(), "movedMs": moved.Milliseconds()}
+	clock := map[string]any{"now": s.Now(), "movedMs": moved.Milliseconds()}
+	if next := s.current().due(); !next.IsZero() {
+		clock["next"] = next
+	}
+	return clock
 }
 
 func (s *Server) adminAdvance(r *http.Request) (any, error) {

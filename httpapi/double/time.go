@@ -180,6 +180,14 @@ func (w *instance) advance(ctx context.Context, d time.Duration) error {
 	return w.clock.Advance(ctx, d, w)
 }
 
+// due returns when something is done by itself next, as far as it was known when the clock moved last;
+// zero: nothing is.
+func (w *instance) due() time.Time {
+	w.step.Lock()
+	defer w.step.Unlock()
+	return earlier(w.next, w.clock.Next())
+}
+
 // idleLimit bounds how far RunUntilIdle moves the clock, podLimit how long it waits for a pod,
 // which may never become healthy.
 const (

@@ -13,7 +13,10 @@ import (
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/ratelimit"
+	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/serverlesstest"
+	"github.com/podyard/podyard/serverless/servers"
+	"github.com/podyard/podyard/serverless/workers"
 )
 
 // Two servers over the same stores: the second has no worker.
@@ -64,4 +67,42 @@ func TestServersOverTheSameStoresWorkAsOne(t *testing.T) {
 			t.Errorf("servers = %v, %v, want two with their names", left, err)
 		}
 	})
+}
+
+// A sharedQueue is one that other servers may use.
+type sharedQueue struct{ serverless.JobQueue }
+
+func (sharedQueue) Shared() bool { return true }
+
+// A knownQueue also knows the stores of these servers.
+type knownQueue struct {
+	sharedQueue
+
+	servers  servers.Store
+	presence workers.Presence
+}
+
+func (q knownQueue) Servers() servers.Store     { return q.servers }
+func (q knownQueue) Presence() workers.Presence { return q.presence }
+
+func TestServersOverOneDatabaseJoinByThemselvesOrAreNotMade(t *testing.T) {
+	stores := memoryStores(t)
+	stores.Pods = nil
+	jobs := stores.Jobs
+	stores.Jobs = sharedQueue{jobs}
+	if _, err := server.New(t.Context(), &server.Options{Stores: stores}); err == nil || !strings.Contains(err.Error(), "Stores.Servers") {
+		t.Errorf("New = %v, want what is missing", err)
+	}
+	known := knownQueue{sharedQueue{jobs}, memory.NewServers(), memory.NewPresence()}
+	stores.Jobs = known
+	for i := range 2 {
+		s, err := server.New(t.Context(), &server.Options{Stores: stores, Name: fmt.Sprint("server-", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
+	}
+	if there, err := known.servers.Leases(t.Context(), time.Now(), "server/"); err != nil || len(there) != 2 {
+		t.Errorf("servers = %v, %v, want two", there, err)
+	}
 }

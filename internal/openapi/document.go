@@ -3,6 +3,7 @@
 package openapi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -114,6 +115,7 @@ type Schema struct {
 	Enum                 []string           `json:"enum,omitempty"`
 	Not                  *Schema            `json:"not,omitempty"`
 	Default              any                `json:"default,omitempty"`
+	Deprecated           bool               `json:"deprecated,omitempty"`
 	Minimum              *float64           `json:"minimum,omitempty"`
 	Maximum              *float64           `json:"maximum,omitempty"`
 	MinLength            int                `json:"minLength,omitempty"`
@@ -126,7 +128,7 @@ type Schema struct {
 	Items                *Schema            `json:"items,omitempty"`
 	Properties           map[string]*Schema `json:"properties,omitempty"`
 	Required             []string           `json:"required,omitempty"`
-	AdditionalProperties any                `json:"additionalProperties,omitempty"` // false or a *Schema
+	AdditionalProperties any                `json:"additionalProperties,omitempty"` // a bool or a *Schema
 	AnyOf                []*Schema          `json:"anyOf,omitempty"`
 	Added                bool               `json:"x-podyard,omitempty"`
 	// ListOwned is the schema of the items that an operator gets who names an owner.
@@ -139,8 +141,39 @@ type Types []string
 // Of returns the schema of a type: string, integer, number, boolean, object or array.
 func Of(name string) *Schema { return &Schema{Type: Types{name}} }
 
+// Open returns the schema of an object with any members. Generated clients take an object without this
+// for one that has none.
+func Open() *Schema { return &Schema{Type: Types{"object"}, AdditionalProperties: true} }
+
 // List returns the schema of an array.
 func List(items *Schema) *Schema { return &Schema{Type: Types{"array"}, Items: items} }
+
+// ForGenerators makes the schema of a request one of which generators make types that can be filled in:
+// an object whose members are not known takes any, and a default is said in words. openapi-typescript
+// requires a member with a default, and lets nobody fill in an object without additionalProperties.
+func (s *Schema) ForGenerators() *Schema {
+	if s == nil {
+		return nil
+	}
+	if slices.Contains(s.Type, "object") && s.Properties == nil && s.AdditionalProperties == nil {
+		s.AdditionalProperties = true
+	}
+	if s.Default != nil {
+		s.Description = strings.TrimSpace(fmt.Sprintf("%s Default: %v.", s.Description, s.Default))
+		s.Default = nil
+	}
+	for _, member := range s.Properties {
+		member.ForGenerators()
+	}
+	for _, one := range s.AnyOf {
+		one.ForGenerators()
+	}
+	s.Items.ForGenerators()
+	if values, ok := s.AdditionalProperties.(*Schema); ok {
+		values.ForGenerators()
+	}
+	return s
+}
 
 // OrNull returns s, or null.
 func OrNull(s *Schema) *Schema {

@@ -57,6 +57,24 @@ function variables(url, key, webhookSecret) {
   }
 }
 
+const shown = 20 // how many requests and jobs a report has
+
+// short is one line, not too long.
+function short(text) {
+  const line = text.split(/\s+/).join(" ").trim()
+  return line.length <= 300 ? line : line.slice(0, 300) + "..."
+}
+
+// told is what an answer says of an error.
+function told(answer) {
+  try {
+    const doc = JSON.parse(answer)
+    return short(String(doc?.detail ?? doc?.error ?? ""))
+  } catch {
+    return short(answer)
+  }
+}
+
 // start starts a server on free ports, and sets the variables that clients read. With
 // PODYARD_TEST_URL it uses the one that runs there.
 async function start() {
@@ -91,6 +109,23 @@ async function start() {
       const found = await ask("POST", `/${kind}/find`, match)
       if (!found.ok) throw new Refused(found.explanation)
       return found.matches
+    },
+    // report is what the service saw, without headers, inputs and secrets: for a test that has failed.
+    async report() {
+      const requests = (await ask("GET", "/requests")).requests ?? []
+      const lines = requests.length
+        ? [`the last ${Math.min(requests.length, shown)} of ${requests.length} requests:`]
+        : [`no request came: do clients have the base URL ${server.url}/v2?`]
+      for (const r of requests.slice(-shown)) {
+        const why = r.status >= 400 ? " " + told(r.answer ?? "") : ""
+        lines.push(`  ${r.method} ${r.path} -> ${r.status || (r.done ? "no answer" : "waits")}${why}${r.fault ? ` (fault ${r.fault})` : ""}`)
+      }
+      for (const j of ((await ask("GET", "/jobs")).jobs ?? []).slice(-shown)) {
+        if (j.status !== "COMPLETED") lines.push(`  job ${j.id} of ${j.endpoint}: ${j.status} ${short(j.error ?? "")}`)
+      }
+      const clock = await ask("GET", "/clock")
+      lines.push(`the clock is at ${clock.now}; next is due: ${clock.next ?? "nothing"}`)
+      return lines.join("\n")
     },
     async close() {
       for (const [name, value] of Object.entries(before)) {

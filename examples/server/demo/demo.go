@@ -44,6 +44,18 @@ func Try(url, key, flavor string) [2]string {
 	}
 }
 
+// TryWorker are two lines for somebody who has started a worker: a job, and what a client reads.
+func TryWorker(url, key, endpoint string) [2]string {
+	set, and := "export ", " "
+	if runtime.GOOS == "windows" {
+		set, and = "set ", "&& set "
+	}
+	return [2]string{
+		"curl -H " + quote("Authorization: Bearer "+key) + " -d " + quote(`{"input":{}}`) + " " + url + "/v2/" + endpoint + "/runsync",
+		set + "RUNPOD_API_KEY=" + key + and + "RUNPOD_ENDPOINT_BASE_URL=" + url + "/v2",
+	}
+}
+
 // quote makes one word of a text, for the shell of the system: cmd.exe knows double quotes only.
 func quote(text string) string {
 	if runtime.GOOS == "windows" {

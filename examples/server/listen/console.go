@@ -2,6 +2,7 @@ package listen
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -13,6 +14,9 @@ import (
 
 // consolePath is where the web console is, below the address of the server.
 const consolePath = "/console/"
+
+// welcome is what a browser gets that knows only the address.
+const welcome = "This is podyard. The console is at " + consolePath + ", and /v2/openapi.json describes the interface.\n"
 
 // withConsole is the handler of the service and, until ctx ends, the console beside it. A host of a
 // load-balancing endpoint or of a pod has no console: it serves nothing but its workers or the pod.
@@ -32,10 +36,16 @@ func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, l
 	}
 	go c.Run(ctx) //nolint:errcheck // it returns nil when ctx ends
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !api.ToWorker(r) && (r.URL.Path+"/" == consolePath || strings.HasPrefix(r.URL.Path, consolePath)) {
+		switch {
+		case api.ToWorker(r):
+			main.ServeHTTP(w, r)
+		case r.URL.Path+"/" == consolePath || strings.HasPrefix(r.URL.Path, consolePath):
 			c.ServeHTTP(w, r)
-			return
+		case r.URL.Path == "/" && r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = io.WriteString(w, welcome) // who asked may have gone
+		default:
+			main.ServeHTTP(w, r)
 		}
-		main.ServeHTTP(w, r)
 	})
 }

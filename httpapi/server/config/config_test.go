@@ -353,3 +353,44 @@ func TestTheStateShowsTheIsolationOfProcesses(t *testing.T) {
 		t.Errorf("state = %s, want that a program without a launcher isolates nothing", got)
 	}
 }
+
+func TestAnEndpointOfTheConfigurationNeedsNoImage(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	err := withServer(t, data, `{"endpoints":[{"id":"captions"},{"id":"web","type":"LOAD_BALANCER"}]}`, func(s *site) {
+		for id, balances := range map[string]bool{"captions": false, "web": true} {
+			if e, err := s.srv.Services().Jobs.Endpoint(t.Context(), id); err != nil || e.Owner != "" || e.Container.Image != "" || e.Balances() != balances {
+				t.Errorf("%s = %+v, %v", id, e, err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := withServer(t, data, `{"endpoints":[{"id":"captions"}]}`, func(*site) {}); err != nil {
+		t.Errorf("the same once more: %v", err)
+	}
+	if err := withServer(t, data, `{"endpoints":[{"id":"py","image":"x","cpu":[{"id":"host","vcpuCount":2}]}]}`, func(*site) {}); err != nil {
+		t.Fatal(err)
+	}
+	var e *config.Error
+	if err := withServer(t, data, `{"endpoints":[{"id":"py"}]}`, func(*site) {}); !errors.As(err, &e) || e.Field != "endpoints[0]" || !strings.Contains(e.Error(), `image "x"`) {
+		t.Errorf("an endpoint that loses its image: %v", err)
+	}
+}
+
+func TestAnEndpointWithoutAnImageHasNoSettingsOfWorkers(t *testing.T) {
+	t.Parallel()
+	for text, field := range map[string]string{
+		`{"endpoints":[{"id":"a","workers":{"max":1}}]}`: "endpoints[0].image",
+		`{"endpoints":[{"id":"a","name":"b"}]}`:          "endpoints[0].image",
+		`{"endpoints":[{"id":"a","type":"BATCH"}]}`:      "endpoints[0].type",
+		`{"endpoints":[{"id":"a","type":1}]}`:            "endpoints[0].type",
+		`{"endpoints":[{"id":"a"},{"id":"a"}]}`:          "endpoints[1].id",
+	} {
+		var e *config.Error
+		if _, err := config.Parse("yard.json", []byte(text)); !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s: %v, want an Error of %s", text, err, field)
+		}
+	}
+}

@@ -1,7 +1,11 @@
 package config
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -9,6 +13,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/problem"
+	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 )
 
@@ -17,6 +22,63 @@ type sharedEndpoint struct {
 	id      string
 	place   jsontext.Pointer // in the configuration
 	request endpoints.CreateRequest
+	bare    endpoints.Type // of one without an image, whose workers somebody else starts; empty: it has one
+}
+
+// declare makes the endpoint.
+func (e *sharedEndpoint) declare(ctx context.Context, jobs *serverless.Service) error {
+	var err error
+	switch {
+	case e.bare == "":
+		_, err = jobs.DeclareEndpoint(ctx, e.id, e.request)
+	case e.bare == endpoints.LoadBalancerType:
+		err = jobs.EnsureBalanced(ctx, e.id)
+	default:
+		err = jobs.EnsureEndpoint(ctx, e.id)
+	}
+	if err != nil {
+		return e.explain(err)
+	}
+	return e.check(ctx, jobs)
+}
+
+// check says why the endpoint cannot be made.
+func (e *sharedEndpoint) check(ctx context.Context, jobs *serverless.Service) error {
+	if e.bare == "" {
+		if err := jobs.CheckDeclareEndpoint(ctx, e.id, e.request); err != nil {
+			return e.explain(err)
+		}
+		return nil
+	}
+	old, err := jobs.Endpoint(ctx, e.id)
+	switch {
+	case errors.Is(err, serverless.ErrNoEndpoint):
+		return nil
+	case err != nil:
+		return e.explain(err)
+	case old.Owner != "":
+		return e.explain(fmt.Errorf("%q is an endpoint of the user %q, which must be deleted first", e.id, old.Owner))
+	case old.Container.Image != "":
+		return e.explain(fmt.Errorf("the endpoint has workers of the image %q: take it out of the configuration first, which cancels its jobs, or use another id", old.Container.Image))
+	}
+	return nil
+}
+
+// readBare reads an endpoint without an image.
+func (e *sharedEndpoint) readBare(members map[string]jsontext.Value) error {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if name != "id" && name != "type" {
+			return errorAt(e.place.AppendToken("image"), "is required with %q: an endpoint whose workers somebody else starts has only an id and a type", name)
+		}
+	}
+	kind := string(endpoints.QueueType)
+	if v, ok := members["type"]; ok && json.Unmarshal(v, &kind) != nil {
+		kind = ""
+	}
+	if e.bare = endpoints.Type(kind); e.bare != endpoints.QueueType && e.bare != endpoints.LoadBalancerType {
+		return errorAt(e.place.AppendToken("type"), "must be one of %s, %s", endpoints.QueueType, endpoints.LoadBalancerType)
+	}
+	return nil
 }
 
 // Defaults of an endpoint in the configuration, as JSON, beside those of a request.
@@ -58,6 +120,9 @@ func readEndpoint(place jsontext.Pointer, v jsontext.Value) (e sharedEndpoint, e
 	}
 	if err := endpoints.CheckID(e.id); err != nil {
 		return e, errorAt(place.AppendToken("id"), "%w", err)
+	}
+	if _, ok := members["image"]; !ok {
+		return e, e.readBare(members)
 	}
 	if _, ok := members["name"]; !ok {
 		members["name"] = members["id"]

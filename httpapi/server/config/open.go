@@ -24,7 +24,6 @@ import (
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless"
-	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // Options has the settings of a server that are not in its configuration file.
@@ -148,9 +147,9 @@ type Parts struct {
 	rates      *ratelimit.Rates
 	budgets    *budget.Set
 	jobs       *serverless.Service
-	accounts   *accounts.Service                  // nil: no keys are made over the API
-	declared   map[string]endpoints.CreateRequest // the endpoints of the configuration in the store
-	reloading  chan struct{}                      // one reload at a time
+	accounts   *accounts.Service         // nil: no keys are made over the API
+	declared   map[string]sharedEndpoint // the endpoints of the configuration in the store
+	reloading  chan struct{}             // one reload at a time
 }
 
 // Open opens the stores, the runtimes and the GPUs of this machine. The caller goes on with

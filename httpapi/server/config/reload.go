@@ -18,7 +18,6 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
 	"github.com/podyard/podyard/serverless"
-	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -182,8 +181,8 @@ func (p *Parts) prepare(ctx context.Context, next *Config) (apply func(), err er
 		return nil, err
 	}
 	for _, e := range next.shared {
-		if err := p.jobs.CheckDeclareEndpoint(ctx, e.id, e.request); err != nil {
-			return nil, e.explain(err)
+		if err := e.check(ctx, p.jobs); err != nil {
+			return nil, err
 		}
 	}
 	images := p.imagesOf(next)
@@ -209,14 +208,14 @@ func (p *Parts) redeclare(ctx context.Context, r *httpapi.ReloadedEndpoints) err
 	for _, e := range p.config.shared {
 		old, known := gone[e.id]
 		delete(gone, e.id)
-		if known && reflect.DeepEqual(old, e.request) {
+		if known && old.bare == e.bare && reflect.DeepEqual(old.request, e.request) {
 			continue
 		}
-		if _, err := p.jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
-			errs = append(errs, p.config.located(e.explain(err)))
+		if err := e.declare(ctx, p.jobs); err != nil {
+			errs = append(errs, p.config.located(err))
 			continue
 		}
-		p.declared[e.id] = e.request
+		p.declared[e.id] = e
 		if known {
 			r.Changed = append(r.Changed, e.id)
 		} else {
@@ -239,12 +238,12 @@ func (p *Parts) redeclare(ctx context.Context, r *httpapi.ReloadedEndpoints) err
 
 // declare has the endpoints of the configuration be there.
 func (p *Parts) declare(ctx context.Context, jobs *serverless.Service) error {
-	p.jobs, p.declared = jobs, map[string]endpoints.CreateRequest{}
+	p.jobs, p.declared = jobs, map[string]sharedEndpoint{}
 	for _, e := range p.config.shared {
-		if _, err := jobs.DeclareEndpoint(ctx, e.id, e.request); err != nil {
-			return p.config.located(e.explain(err))
+		if err := e.declare(ctx, jobs); err != nil {
+			return p.config.located(err)
 		}
-		p.declared[e.id] = e.request
+		p.declared[e.id] = e
 	}
 	return nil
 }
