@@ -80,8 +80,14 @@ type Spec struct {
 	GPUType    string
 	GPUs       int      // how many of GPUType
 	Devices    []string // names of the GPUs, as many as GPUs; empty where they have no names
-	VCPU       int      // 0 for a GPU pod
+	VCPU       int      // with a GPU pod those of its share; 0 is no limit
 	Memory     int      // GB; 0 is no limit
+	ShmSize    int      // MB of /dev/shm; 0: half of Memory
+	User       string   // instead of the image's; empty: that one
+	ExposeHTTP Exposure // empty: that of the host
+	// Grace is how long the container before this one may take to end. 0: as the Runtime has it;
+	// negative: no time.
+	Grace      time.Duration
 	Credential Credential
 	AlwaysPull bool // pull also when the image is on the host
 	// NetworkAlias, if not empty, makes the container join the private network of Owner. Other
@@ -137,13 +143,16 @@ type ContainerState struct {
 	// Stopped means that the container has ended because of Stop or Remove, or because its host
 	// was shut down in order.
 	Stopped bool
-	OOM     bool   // killed for its memory
-	Reason  string // for the user: why it failed, how it ended, or how far the pull of its image is
-	Started time.Time
-	Ports   []PortMapping
-	CUDA    string
-	IP      string    // in the private network of its owner; empty without one, and once it has ended
-	At      time.Time // by the host's clock; rules follow the service's clock
+	OOM     bool // killed for its memory
+	Killed  bool `json:",omitzero"` // it did not end within the grace of a stop
+	// HostWent means that it has ended only because its engine or its host went away.
+	HostWent bool   `json:",omitzero"`
+	Reason   string // for the user: why it failed, how it ended, or how far the pull of its image is
+	Started  time.Time
+	Ports    []PortMapping
+	CUDA     string
+	IP       string    // in the private network of its owner; empty without one, and once it has ended
+	At       time.Time // by the host's clock; rules follow the service's clock
 }
 
 // A Credential logs in to an image registry. It prints as [redacted].

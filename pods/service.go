@@ -33,7 +33,7 @@ type Options struct {
 	Domain          string        // service domain of internal names; default "podyard"
 	WaitForCapacity bool          // a pod without a host waits for one instead of being refused
 	Overcommit      float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
-	Grace           time.Duration // how long a stop waits before it kills the processes; default 1s
+	Grace           time.Duration // how long a removal waits before it kills the processes; default 1s. A stop: see Extras
 	MaxCalls        int           // calls to runtimes at once; default 256
 	// Foreign reports whether a container without a pod belongs to another user of the same
 	// runtime, so that it is not removed. Default: all containers without a pod are removed.
