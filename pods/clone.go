@@ -51,7 +51,7 @@ func (c Config) Clone() Config {
 		m := *c.Mounts.Persistent
 		c.Mounts.Persistent = &m
 	}
-	c.Extras = c.Extras.clone()
+	c.Extras = c.Extras.Clone()
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/internal/container"
+	"github.com/podyard/podyard/problem"
 )
 
 // Extras are the settings of a pod that the hosted service does not have: the member podyard of a
@@ -74,8 +75,8 @@ func (x *Extras) specGrace() time.Duration { return cmp.Or(x.Grace(), -1) }
 // Restarts is how often in a row the container starts again.
 func (x *Extras) Restarts() int { return cmp.Or(x.MaxRestarts, DefaultMaxRestarts) }
 
-// clone shares nothing with x.
-func (x Extras) clone() Extras {
+// Clone returns a copy of x that shares nothing with it.
+func (x Extras) Clone() Extras {
 	x.Idle = clonePointer(x.Idle)
 	return x
 }
@@ -113,7 +114,7 @@ func (c *ExtrasChange) Apply(x Extras) Extras {
 			x.Idle = nil
 		}
 	}
-	return x.clone()
+	return x.Clone()
 }
 
 // Or adds the settings of a template where c says nothing.
@@ -138,7 +139,8 @@ func setIfSet[T comparable](to **T, from T) {
 }
 
 // Check adds the faults of c, at "/podyard/...".
-func (c *ExtrasChange) Check(v container.Rules) {
+func (c *ExtrasChange) Check(faults *problem.Violations) {
+	v := container.Rules{Violations: faults}
 	const at = "/podyard/"
 	if n := c.StopGrace; n != nil && *n > MaxStopGrace {
 		v.Invalid(at+"stopGrace", "must be 0 to %d ms", MaxStopGrace.Milliseconds())
@@ -171,8 +173,10 @@ func (i *Idle) check(v container.Rules, at string) {
 	}
 }
 
-// extrasOrder are the members of podyard, in the order of faults.
-var extrasOrder = []string{
-	"podyard", "podyard/stopGrace", "podyard/shmSize", "podyard/user", "podyard/restart", "podyard/maxRestarts",
-	"podyard/stopAfter", "podyard/idle", "podyard/idle/for", "podyard/idle/gpu", "podyard/idle/cpu", "podyard/exposeHttp",
+// ExtrasFields are the members of podyard, in the order in which faults are reported.
+func ExtrasFields() []string {
+	return []string{
+		"podyard", "podyard/stopGrace", "podyard/shmSize", "podyard/user", "podyard/restart", "podyard/maxRestarts",
+		"podyard/stopAfter", "podyard/idle", "podyard/idle/for", "podyard/idle/gpu", "podyard/idle/cpu", "podyard/exposeHttp",
+	}
 }

@@ -91,14 +91,14 @@ var createOrder = append([]string{
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"cloud", "dataCenterIds", "globalNetworking", "templateId", "startSsh", "startJupyter",
-}, extrasOrder...)
+}, ExtrasFields()...)
 
 var updateOrder = append([]string{
 	"name", "image", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"locked", "globalNetworking", "templateId",
-}, extrasOrder...)
+}, ExtrasFields()...)
 
 // Defaults and bounds of a request.
 const (
