@@ -90,6 +90,7 @@ type Spec struct {
 	Grace      time.Duration
 	Credential Credential
 	AlwaysPull bool // pull also when the image is on the host
+	LocalPorts bool // publish all ports on loopback only, for programs of this machine
 	// NetworkAlias, if not empty, makes the container join the private network of Owner. Other
 	// containers of Owner find it there under this name; no other owner's do. It is empty for a
 	// Runtime without the capability PrivateNetworks.
@@ -183,8 +184,8 @@ const redacted = "[redacted]"
 // asks for, because its images are programs of its host and not containers.
 type Admitter interface {
 	// Admit adds a fault for each part of s that its owner may not ask for, at "/args",
-	// "/entrypoint" and "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Entrypoint,
-	// Args, Env and PlatformEnv of s. It is called before a pod or an endpoint is stored. Ensure makes the
+	// "/entrypoint", "/podyard/user" and "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Entrypoint,
+	// Args, Env, PlatformEnv and User of s. It is called before a pod or an endpoint is stored. Ensure makes the
 	// same checks, because the rules may have changed since.
 	//
 	// The empty owner is the program itself, which may ask for anything.

@@ -336,7 +336,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 		rules{s.Catalog(), container.Rules{Violations: &found}}.change(p, &r)
 		next := *p
 		r.apply(&next)
-		if r.Image != nil || !r.command().IsZero() || r.Env != nil {
+		if r.Image != nil || !r.command().IsZero() || r.Env != nil || r.Extras.User != nil {
 			s.admit(p, next.Config, &found)
 		}
 		if err := found.Err(updateOrder); err != nil {

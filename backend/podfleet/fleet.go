@@ -135,7 +135,7 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	podID := PodID(w.Endpoint, w.ID)
 	spec := pods.Spec{
 		PodID: podID, Owner: w.Owner, Gen: uint64(w.Release), Run: 1,
-		Image: w.Container.Image, Disk: w.Container.Disk,
+		Image: w.Container.Image, Disk: w.Container.Disk, LocalPorts: true,
 	}
 	var err error
 	if spec.Entrypoint, spec.Args, err = pods.ParseCommand(w.Container.Args); err != nil {
