@@ -90,6 +90,7 @@ var indoors = map[string]string{
 	"httpapi/command/":                  "the commands of users",
 	"httpapi/worker/":                   "it is in the programs of workers",
 	"httpapi/server/config held.Handle": "a handler of log lines",
+	"httpapi/server/config defaultSource": "asks the system which address it would send from, and sends nothing",
 	"httpapi/double Server.Client":      "its transport calls the double in the same process",
 }
 

@@ -30,7 +30,7 @@ func (p *Parts) publishAt() (netip.Addr, error) {
 		p.log.Warn("ports of pods are published on loopback only, because this machine has no default route: pods.address says where others reach them", "err", err)
 		return loopback, nil
 	}
-	p.log.Info("ports of pods are published on the address of the default route", "address", at)
+	p.log.Info("ports of pods are published on the address of the default route", "addr", at)
 	return at, nil
 }
 
