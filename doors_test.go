@@ -79,20 +79,21 @@ var doors = []door{
 // indoors are the places that look like doors and are none, with the reason. A path that ends in a
 // slash is a directory with all that is below it.
 var indoors = map[string]string{
-	"examples/cluster/":                  "an example of a load balancer, which our packages do not have",
-	"examples/embed/":                    "an example program",
-	"examples/fleet/":                    "an example program",
-	"examples/part/":                     "an example program",
-	"examples/product/":                  "an example program",
-	"examples/server/demo/":              "what a pod of the demonstration runs",
-	"backend/postgres/bench/":            "a program for measuring",
-	"examples/server/work statusOf":      "a command of a user, who names the server",
-	"examples/server/work workplace.run": "a command of a user, who names the program that it runs",
-	"httpapi/client/":                    "it is in the programs of users",
-	"httpapi/command/":                   "the commands of users",
-	"httpapi/worker/":                    "it is in the programs of workers",
-	"httpapi/server/config held.Handle":  "a handler of log lines",
-	"httpapi/double Server.Client":       "its transport calls the double in the same process",
+	"examples/cluster/":                   "an example of a load balancer, which our packages do not have",
+	"examples/embed/":                     "an example program",
+	"examples/fleet/":                     "an example program",
+	"examples/part/":                      "an example program",
+	"examples/product/":                   "an example program",
+	"examples/server/demo/":               "what a pod of the demonstration runs",
+	"backend/postgres/bench/":             "a program for measuring",
+	"examples/server/work statusOf":       "a command of a user, who names the server",
+	"examples/server/work workplace.run":  "a command of a user, who names the program that it runs",
+	"httpapi/client/":                     "it is in the programs of users",
+	"httpapi/command/":                    "the commands of users",
+	"httpapi/worker/":                     "it is in the programs of workers",
+	"httpapi/server/config held.Handle":   "a handler of log lines",
+	"httpapi/double Server.Client":        "its transport calls the double in the same process",
+	"httpapi/server/config defaultSource": "asks the system which address it would send from, and sends nothing",
 }
 
 // opening are the names of other packages that open a door: the types where a value is made, the

@@ -51,7 +51,7 @@ var recordAccess = []access{
 	{"listPods", "GET /v2/pods", "", own}, {"createPod", "POST /v2/pods", "{}", own},
 	{"getPod", "GET {pod}", "", alices200}, {"updatePod", "PATCH {pod}", `{"name":"x"}`, alices200}, {"deletePod", "DELETE {pod}", "", alicesIn},
 	{"podAction", "POST {pod}/action", `{"action":"terminate"}`, alicesIn}, {"getPodLogs", "GET {pod}/logs", "", alices200},
-	{"whyPod", "GET {pod}/why", "", alices200},
+	{"whyPod", "GET {pod}/why", "", alices200}, {"getPodOptions", "GET {pod}/options", "", alices200},
 	{"resetPod", "POST {reset}", "", alicesIn},
 	{"listNetworkVolumes", "GET /v2/network-volumes", "", own}, {"createNetworkVolume", "POST /v2/network-volumes", "{}", own},
 	{"getNetworkVolume", "GET {volume}", "", alices200}, {"updateNetworkVolume", "PATCH {volume}", `{"name":"x"}`, alices200}, {"deleteNetworkVolume", "DELETE {volume}", "", alicesIn},

@@ -104,14 +104,19 @@ func (x *podPorts) proxy(c *call) error {
 	if x.Pods == nil || at.pod == "" || hasDotSegment(c.r.URL.Path) {
 		return errNoPodPort
 	}
-	if x.podKeys { // before anything is told of the pod
+	exposure, err := x.Pods.Exposure(c.r.Context(), at.pod)
+	if err != nil {
+		return err
+	}
+	keys := x.exposure(exposure) == pods.ExposeKey
+	if keys { // before anything is told of the pod
 		if err := x.checkKey(c); err != nil {
 			return err
 		}
 	}
 	owner, address, err := x.Pods.HTTPPort(c.r.Context(), at.pod, at.port)
 	switch {
-	case x.podKeys && err == nil && c.id.User != owner && !c.id.Operator():
+	case keys && err == nil && c.id.User != owner && !c.id.Operator():
 		return errNoPodPort // it is another user's
 	case errors.Is(err, pods.ErrNotFound):
 		return errNoPodPort

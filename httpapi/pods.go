@@ -23,6 +23,7 @@ func podOperations() []operation {
 			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
 			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod),
 			op("whyPod", "GET /v2/pods/{id}/why", ScopePodsRead, whyPod, added),
+			op("getPodOptions", "GET /v2/pods/{id}/options", ScopePodsRead, podOptions, added),
 			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs, staysOpen(budget.Streams)),
 		),
 		group(APILegacy, AreaPods,
@@ -55,8 +56,9 @@ func (b *describer) describePods() map[string]description {
 			summary: "Say why a pod does not run", text: "why is null while it runs. Operators also see what its host answered, and each host that was looked at.",
 			answers: ok(openapi.For[whyBody](&b.Builder)),
 		},
-		"getPodLogs": {summary: "Follow the log of a pod", text: aboutLogs, params: logParams(), answers: ok(openapi.Of("string")), media: "text/event-stream"},
-		"resetPod":   {summary: "Recreate the container of a pod", text: "The disk of the container is wiped, and the image is pulled again.", answers: ok(pod)},
+		"getPodOptions": {summary: "Get the settings of a pod that only this service has", text: "They are set by the member podyard of the bodies that create and change pods and templates.", answers: ok(openapi.For[extrasBody](&b.Builder))},
+		"getPodLogs":    {summary: "Follow the log of a pod", text: aboutLogs, params: logParams(), answers: ok(openapi.Of("string")), media: "text/event-stream"},
+		"resetPod":      {summary: "Recreate the container of a pod", text: "The disk of the container is wiped, and the image is pulled again.", answers: ok(pod)},
 	}
 }
 
@@ -65,6 +67,7 @@ func createPodBody() *openapi.Schema {
 	idOrImage(s)
 	mountRules(s)
 	s.At("mounts/persistent").Deprecated = true
+	extrasRules(s)
 	s.At("disk").Defaults(pods.DefaultDisk)
 	s.At("cloud").Defaults(pods.DefaultCloud)
 	s.At("gpu/id").NotEmpty()
@@ -81,6 +84,7 @@ func createPodBody() *openapi.Schema {
 func updatePodBody() *openapi.Schema {
 	s := containerRules(recorded(func(o *object) { o.updatePod(&pods.UpdateRequest{}) }))
 	mountRules(s)
+	extrasRules(s)
 	s.At("templateId").NotEmpty()
 	return s
 }
@@ -254,6 +258,7 @@ func (o *object) createPod(r *pods.CreateRequest) {
 		r.GlobalNetworking = *f
 	}
 	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
+	r.Extras = o.extras()
 	o.unknown()
 }
 
@@ -302,6 +307,7 @@ func (o *object) updatePod(r *pods.UpdateRequest) {
 	r.Locked = o.boolean("locked")
 	r.GlobalNetworking = o.boolean("globalNetworking")
 	r.TemplateID = o.template()
+	r.Extras = o.extras()
 	o.unknown()
 }
 

@@ -40,6 +40,7 @@ func templateSettingsBody(required ...string) *openapi.Schema {
 	s.At("mounts/persistent/path").NotEmpty()
 	openapi.OneOf(s.At("category"), templates.CPU, templates.NVIDIA, templates.AMD)
 	s.At("allowedCudaVersions/*").Pattern = cudaPattern
+	extrasRules(s)
 	return s
 }
 
@@ -167,5 +168,6 @@ func (o *object) templateSettings(r *templates.Settings) {
 	}
 	r.StartSSH, r.StartJupyter = o.boolean("startSsh"), o.boolean("startJupyter")
 	r.AllowedCUDAVersions = o.choices("allowedCudaVersions")
+	r.Extras = o.extras()
 	o.unknown()
 }

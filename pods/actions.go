@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/podyard/podyard/problem"
 )
@@ -47,6 +48,19 @@ func (s *Service) act(ctx context.Context, owner, id string, a Action, operator 
 	}
 }
 
+// noteAsked makes ready what counts from an action on: the grace of a stop, and what is counted
+// since the last start.
+func (s *Service) noteAsked(p *Pod, a Action) {
+	switch a {
+	case Stop:
+		p.Want.Grace, p.Want.Why = p.Config.Extras.Grace(), ""
+	case Terminate:
+		p.Want.Grace = s.grace
+	case Start, Restart, Reset:
+		p.Seen.Restarts, p.Seen.Began = 0, time.Time{}
+	}
+}
+
 // admitStart asks the runtimes whether the owner of a pod may start it: what its image allows may
 // have changed since it was made. A pod that runs goes on.
 func (s *Service) admitStart(p *Pod, a Action) error {
@@ -78,6 +92,7 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 				return errReleased // its container has ended since p was read
 			}
 			order(p)
+			s.noteAsked(p, a)
 			// A new action does not wait for the retries of an earlier one.
 			p.Seen.succeeded()
 			p.appendJournal(s.clock.Now(), string(a)+lineAsked)

@@ -13,7 +13,7 @@ func (s *Service) admit(p *Pod, c Config, faults *problem.Violations) {
 	if err != nil {
 		return
 	}
-	spec := Spec{PodID: p.ID, Owner: p.Owner, Image: c.Image, Entrypoint: entrypoint, Args: args, Env: c.Env}
+	spec := Spec{PodID: p.ID, Owner: p.Owner, Image: c.Image, Entrypoint: entrypoint, Args: args, Env: c.Env, User: c.Extras.User}
 	var asked []Runtime
 	for _, h := range s.order {
 		rt := h.Runtime

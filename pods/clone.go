@@ -51,6 +51,7 @@ func (c Config) Clone() Config {
 		m := *c.Mounts.Persistent
 		c.Mounts.Persistent = &m
 	}
+	c.Extras = c.Extras.Clone()
 	return c
 }
 
@@ -60,5 +61,6 @@ func (c Config) Equal(d Config) bool {
 	return c.Image == d.Image && c.Args == d.Args && c.Disk == d.Disk &&
 		slices.Equal(c.Ports, d.Ports) && maps.Equal(c.Env, d.Env) && c.Registry == d.Registry &&
 		(a == nil) == (b == nil) && (a == nil || *a == *b) &&
-		slices.Equal(c.Mounts.Network, d.Mounts.Network) && c.GlobalNetworking == d.GlobalNetworking
+		slices.Equal(c.Mounts.Network, d.Mounts.Network) && c.GlobalNetworking == d.GlobalNetworking &&
+		c.Extras.sameContainer(&d.Extras)
 }

@@ -23,7 +23,7 @@ type Host struct {
 	Runtime    Runtime
 	GPUs       []HostGPUs     // each type once
 	VCPU       map[string]int // vCPUs by CPU flavor, before overcommitment; other flavors have none
-	Memory     int            // GB for the CPU pods together; 0 is no limit
+	Memory     int            // GB for all pods together; 0 is no limit
 	CUDA       string         // CUDA version of the driver, "12.8"; empty: not known, or none
 }
 

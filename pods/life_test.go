@@ -175,7 +175,7 @@ func TestThePlatformsVariablesWin(t *testing.T) {
 		PlatformEnv: []string{"RUNPOD_DC_ID", "RUNPOD_GPU_COUNT", "RUNPOD_POD_HOSTNAME", "RUNPOD_POD_ID", "RUNPOD_VOLUME_ID"},
 		Ports:       []pods.Port{{Private: 80, Protocol: "http"}, {Private: 53, Protocol: "udp"}},
 		Disk:        50, Mounts: []pods.Mount{{VolumeID: "vol", Path: "/v"}}, GPUType: rtx4090, GPUs: 2, NetworkAlias: p.ID + ".podyard.internal",
-		Credential: pods.Credential{Registry: "registry.example", Username: "user", Password: "secret"},
+		Credential: pods.Credential{Registry: "registry.example", Username: "user", Password: "secret"}, Grace: pods.DefaultStopGrace,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)

@@ -71,6 +71,9 @@ func (p *Pod) containerStarted(st ContainerState, now time.Time) bool {
 	if !st.Started.IsZero() && st.Started.Before(now) {
 		p.Seen.Started = st.Started
 	}
+	if p.Seen.Began.IsZero() {
+		p.Seen.Began = p.Seen.Started
+	}
 	p.appendJournal(now, lineStarted)
 	return true
 }
@@ -90,9 +93,12 @@ func (p *Pod) containerHealthy(st ContainerState, now time.Time) bool {
 
 // containerExited applies the end of a run (docs/decisions.md 18).
 func (p *Pod) containerExited(st ContainerState, now time.Time) {
+	if p.Want.Power == PowerOn && p.startsAgain(st, now) {
+		return
+	}
 	switch {
 	case p.Want.Power == PowerOff:
-		p.finishRun(Exited, "stopped by its user", now)
+		p.finishRun(Exited, cmp.Or(p.Want.Why, "stopped by its user")+killedText(st, p.Want.Grace), now)
 	case st.Phase == PhaseFailed:
 		p.finishRun(Errored, cmp.Or(st.Reason, "the container could not be made"), now)
 	case st.Stopped:

@@ -180,6 +180,12 @@ func (r *Placer) fitGPU(ctx context.Context, h *Host, d *Requirements, pl *Place
 		return false, nil
 	}
 	pl.Share = r.share(h, d.GPU)
+	if h.Memory > 0 { // of the GPUs' share: CPU pods and other GPUs take the rest
+		ok, err := r.addClaim(ctx, pl, Claim{h.memoryResource(), int64(pl.Share.Memory * d.Count), int64(h.Memory)})
+		if !ok || err != nil {
+			return false, err
+		}
+	}
 	if g := h.GPUs[i]; len(g.Devices) == 0 {
 		return r.addClaim(ctx, pl, Claim{h.gpuCountResource(g.Type), int64(d.Count), int64(g.Count)})
 	}

@@ -91,6 +91,7 @@ type Config struct {
 	Registry         string // id of a registry credential, or empty
 	Mounts           Mounts
 	GlobalNetworking bool
+	Extras           Extras `json:",omitzero"`
 }
 
 // Mounts has at most one kind set (docs/interface.md 2.3).
@@ -182,8 +183,10 @@ type DesiredState struct {
 	Run uint64
 	// Pull asks for the image to be pulled again (reset).
 	Pull bool
-	// Grace is how long a stop waits before it kills the processes. Default one second.
+	// Grace is how long the present stop or removal waits before it kills the processes.
 	Grace time.Duration
+	// Why says why the service stops the pod. Empty: its user does.
+	Why string `json:",omitzero"`
 	// Applied is the configuration of generation Gen.
 	Applied Config
 }
@@ -204,6 +207,10 @@ type ObservedState struct {
 	// Failure is the error of the last of them, at most 500 bytes. It may name what only
 	// operators should see.
 	Failure string `json:",omitzero"`
+	// Restarts is how often in a row the container has started again by its policy, and Began when
+	// it first ran since its user started it.
+	Restarts int       `json:",omitzero"`
+	Began    time.Time `json:",omitzero"`
 	// Epoch is that of the lease of the host's server when it wrote this. A server with a smaller
 	// one writes no more. It is 0 where servers share nothing.
 	Epoch uint64 `json:",omitzero"`

@@ -24,10 +24,11 @@ type loop struct {
 	timers        timerHeap
 	nextTimer     map[string]time.Time // earliest timer of a pod
 	stopped       map[string]stopped
-	waiting       map[string]bool // pods without a host
-	capacityFreed bool            // compute may have become free since they were tried
-	hintsLost     bool            // hints of the store were lost
-	gained        []string        // hosts that were leased since: everything is enqueued again
+	idle          map[string]idleTime // running pods that may not idle and do
+	waiting       map[string]bool     // pods without a host
+	capacityFreed bool                // compute may have become free since they were tried
+	hintsLost     bool                // hints of the store were lost
+	gained        []string            // hosts that were leased since: everything is enqueued again
 }
 
 // A workItem is a pod to be processed, with what is known about it.
@@ -52,6 +53,7 @@ func (l *loop) init(calls int) {
 	l.retained = make(map[string]*workItem)
 	l.nextTimer = make(map[string]time.Time)
 	l.stopped = make(map[string]stopped)
+	l.idle = make(map[string]idleTime)
 	l.waiting = make(map[string]bool)
 }
 
@@ -274,6 +276,7 @@ func (l *loop) forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.stopped, id)
+	delete(l.idle, id)
 	delete(l.waiting, id)
 	delete(l.nextTimer, id)
 }

@@ -222,7 +222,7 @@ func TestAStopThatNobodyReportsIsLookedInto(t *testing.T) {
 		p := w.create(gpuPod())
 		time.Sleep(time.Minute)
 		w.act(p.ID, pods.Stop)
-		time.Sleep(5 * time.Second)
+		time.Sleep(pods.DefaultStopGrace + 4*time.Second)
 		synctest.Wait()
 		w.want(p.ID, pods.Running)
 		time.Sleep(2 * time.Second)

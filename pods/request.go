@@ -28,6 +28,7 @@ type CreateRequest struct {
 	TemplateID   string
 	StartSSH     *bool // the container finds the user's public keys; default false
 	StartJupyter *bool // the container finds a new password for Jupyter; default false
+	Extras       ExtrasChange
 
 	// Idempotency is the key of the request (docs/decisions.md 38). Nil: it has none.
 	Idempotency *idempotency.Request
@@ -73,6 +74,7 @@ type UpdateRequest struct {
 	Mounts           Mounts
 	Locked           *bool
 	GlobalNetworking *bool
+	Extras           ExtrasChange
 	// TemplateID names a template whose image, args, disk, ports, env and registry apply where
 	// they are absent here.
 	TemplateID string
@@ -83,20 +85,20 @@ type UpdateRequest struct {
 
 // createOrder and updateOrder are the documented fields: faults are reported in this
 // order.
-var createOrder = []string{
+var createOrder = append([]string{
 	"name", "image", "gpu", "gpu/id", "gpu/count", "gpu/allowedCudaVersions", "gpu/minCudaVersion", "gpu/minRamPerGpu", "gpu/minVcpuCountPerGpu", "cpu", "cpu/id", "cpu/vcpuCount",
 	"args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"cloud", "dataCenterIds", "globalNetworking", "templateId", "startSsh", "startJupyter",
-}
+}, ExtrasFields()...)
 
-var updateOrder = []string{
+var updateOrder = append([]string{
 	"name", "image", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 	"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 	"mounts/network", "mounts/network/0", "mounts/network/0/volumeId", "mounts/network/0/path",
 	"locked", "globalNetworking", "templateId",
-}
+}, ExtrasFields()...)
 
 // Defaults and bounds of a request.
 const (
@@ -116,7 +118,7 @@ const (
 func (r *CreateRequest) config() Config {
 	c := Config{
 		Image: r.Image, Disk: DefaultDisk, Ports: r.Ports, Env: r.Env, Mounts: r.Mounts,
-		GlobalNetworking: r.GlobalNetworking,
+		GlobalNetworking: r.GlobalNetworking, Extras: r.Extras.Apply(Extras{}),
 	}
 	c.Args = r.command().Apply("")
 	setIfGiven(&c.Disk, r.Disk)
@@ -171,6 +173,7 @@ func (r *UpdateRequest) apply(p *Pod) {
 	if len(r.Mounts.Network) > 0 {
 		c.Mounts.Network = r.Mounts.Network
 	}
+	c.Extras = r.Extras.Apply(c.Extras)
 	p.Config = c.Clone()
 }
 

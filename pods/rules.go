@@ -34,6 +34,7 @@ func (v rules) create(r *CreateRequest) {
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	v.mounts(r.Mounts)
+	r.Extras.Check(v.Violations)
 	if r.CPU != nil && r.Mounts.Persistent != nil {
 		v.BadRequest("/mounts/persistent", "a CPU pod has no persistent mount")
 	}
@@ -118,6 +119,7 @@ func (v rules) update(r *UpdateRequest) {
 	v.Ports(r.Ports)
 	v.Env(r.Env)
 	v.mounts(r.Mounts)
+	r.Extras.Check(v.Violations)
 }
 
 // change checks r against the pod that it changes (docs/interface.md 2.3, update rules).

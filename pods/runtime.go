@@ -81,10 +81,17 @@ type Spec struct {
 	GPUType    string
 	GPUs       int      // how many of GPUType
 	Devices    []string // names of the GPUs, as many as GPUs; empty where they have no names
-	VCPU       int      // 0 for a GPU pod
+	VCPU       int      // with a GPU pod those of its share; 0 is no limit
 	Memory     int      // GB; 0 is no limit
+	ShmSize    int      // MB of /dev/shm; 0: half of Memory
+	User       string   // instead of the image's; empty: that one
+	ExposeHTTP Exposure // empty: that of the host
+	// Grace is how long the container before this one may take to end. 0: as the Runtime has it;
+	// negative: no time.
+	Grace      time.Duration
 	Credential Credential
 	AlwaysPull bool // pull also when the image is on the host
+	LocalPorts bool // publish all ports on loopback only, for programs of this machine
 	// NetworkAlias, if not empty, makes the container join the private network of Owner. Other
 	// containers of Owner find it there under this name; no other owner's do. It is empty for a
 	// Runtime without the capability PrivateNetworks.
@@ -138,13 +145,16 @@ type ContainerState struct {
 	// Stopped means that the container has ended because of Stop or Remove, or because its host
 	// was shut down in order.
 	Stopped bool
-	OOM     bool   // killed for its memory
-	Reason  string // for the user: why it failed, how it ended, or how far the pull of its image is
-	Started time.Time
-	Ports   []PortMapping
-	CUDA    string
-	IP      string    // in the private network of its owner; empty without one, and once it has ended
-	At      time.Time // by the host's clock; rules follow the service's clock
+	OOM     bool // killed for its memory
+	Killed  bool `json:",omitzero"` // it did not end within the grace of a stop
+	// HostWent means that it has ended only because its engine or its host went away.
+	HostWent bool   `json:",omitzero"`
+	Reason   string // for the user: why it failed, how it ended, or how far the pull of its image is
+	Started  time.Time
+	Ports    []PortMapping
+	CUDA     string
+	IP       string    // in the private network of its owner; empty without one, and once it has ended
+	At       time.Time // by the host's clock; rules follow the service's clock
 }
 
 // A Credential logs in to an image registry. It prints as [redacted].
@@ -175,8 +185,8 @@ const redacted = "[redacted]"
 // asks for, because its images are programs of its host and not containers.
 type Admitter interface {
 	// Admit adds a fault for each part of s that its owner may not ask for, at "/args",
-	// "/entrypoint" and "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Entrypoint,
-	// Args, Env and PlatformEnv of s. It is called before a pod or an endpoint is stored. Ensure makes the
+	// "/entrypoint", "/podyard/user" and "/env/NAME", as [problem.BadRequest]. It reads PodID, Owner, Image, Entrypoint,
+	// Args, Env, PlatformEnv and User of s. It is called before a pod or an endpoint is stored. Ensure makes the
 	// same checks, because the rules may have changed since.
 	//
 	// The empty owner is the program itself, which may ask for anything.

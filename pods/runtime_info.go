@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -48,6 +49,19 @@ var ErrNotRunning = problem.New(problem.Conflict, "the pod does not run")
 
 // errPortElsewhere is the error of a port on a host of another server.
 var errPortElsewhere = problem.New(problem.BadGateway, "the pod is on a host of another server, whose ports are reached there")
+
+// Exposure returns what a pod says of who reaches its HTTP ports; empty: nothing, or there is no such
+// pod.
+func (s *Service) Exposure(ctx context.Context, id string) (Exposure, error) {
+	p, err := s.store.Get(ctx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && p.checkVisible(p.Owner) != nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return p.Config.Extras.ExposeHTTP, nil
+}
 
 // HTTPPort returns whose a pod is, whoever asks, and the address on this machine at which one of its
 // HTTP ports is published. Errors: ErrNotFound without the pod or the port, ErrNotRunning.

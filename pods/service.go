@@ -34,7 +34,7 @@ type Options struct {
 	Domain          string        // service domain of internal names; default "podyard"
 	WaitForCapacity bool          // a pod without a host waits for one instead of being refused
 	Overcommit      float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
-	Grace           time.Duration // how long a stop waits before it kills the processes; default 1s
+	Grace           time.Duration // how long a removal waits before it kills the processes; default 1s. A stop: see Extras
 	MaxCalls        int           // calls to runtimes at once; default 256
 	// Foreign reports whether a container without a pod belongs to another user of the same
 	// runtime, so that it is not removed. Default: all containers without a pod are removed.
@@ -338,7 +338,7 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 		rules{s.Catalog(), container.Rules{Violations: &found}}.change(p, &r)
 		next := *p
 		r.apply(&next)
-		if r.Image != nil || !r.command().IsZero() || r.Env != nil {
+		if r.Image != nil || !r.command().IsZero() || r.Env != nil || r.Extras.User != nil {
 			s.admit(p, next.Config, &found)
 		}
 		if err := found.Err(updateOrder); err != nil {

@@ -55,6 +55,15 @@ func (s *Service) Share(p *Pod) (vcpu, memory int) {
 	return x.VCPU * p.GPU.Count, x.Memory * p.GPU.Count
 }
 
+// Limits are the vCPUs and the GB of memory to which h holds what has so many GPUs there: their
+// share. A host whose size is not known limits nothing.
+func (p *Placement) Limits(h *Host, gpus int) (vcpu, memory int) {
+	if h.Memory == 0 {
+		return 0, 0
+	}
+	return p.Share.VCPU * gpus, p.Share.Memory * gpus
+}
+
 // gives reports whether a host with this share of each GPU has what d asks for.
 func (d *Requirements) gives(x catalog.Share) bool {
 	return x.VCPU >= d.MinShare.VCPU && x.Memory >= d.MinShare.Memory

@@ -18,6 +18,7 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 		PodID: p.ID, Owner: p.Owner, Gen: p.Want.Gen, Run: p.Want.Run,
 		Image: c.Image, Disk: c.Disk,
 		Devices: p.Placement.Devices, AlwaysPull: p.Want.Pull,
+		ShmSize: c.Extras.ShmSize, User: c.Extras.User, ExposeHTTP: c.Extras.ExposeHTTP, Grace: c.Extras.specGrace(),
 	}
 	spec.Env, spec.PlatformEnv = env(p, c)
 	var err error
@@ -36,6 +37,7 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	}
 	if p.GPU != nil {
 		spec.GPUType, spec.GPUs = p.GPU.ID, p.GPU.Count
+		spec.VCPU, spec.Memory = p.Placement.Limits(h, p.GPU.Count)
 	} else {
 		spec.VCPU, spec.Memory = p.CPU.VCPU, p.CPU.Memory
 	}

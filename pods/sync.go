@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,11 @@ func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
 		return nil
 	}
 	over := p.Seen.ended()
+	if p.Want.Power == PowerOn && p.Seen.Phase == PhaseHealthy && !over {
+		if stops, err := s.keepTerms(ctx, p, now); stops || err != nil {
+			return err // the change wakes the loop
+		}
+	}
 	switch {
 	case p.Want.Power == PowerTerminated:
 		return s.remove(ctx, h, p, now)
@@ -284,7 +290,7 @@ func (s *Service) stop(ctx context.Context, h *Host, p *Pod, now time.Time) erro
 		if p.Want.Power != PowerOff {
 			return false
 		}
-		p.finishRun(Exited, "stopped by its user", now)
+		p.finishRun(Exited, cmp.Or(p.Want.Why, "stopped by its user"), now)
 		return true
 	})
 	return err

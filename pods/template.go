@@ -23,6 +23,7 @@ type Template struct {
 	StartSSH            bool
 	StartJupyter        bool
 	AllowedCUDAVersions []string // for GPU pods; empty: any
+	Extras              Extras   `json:",omitzero"`
 	// Serverless means that it is for the workers of an endpoint and not for pods.
 	Serverless bool
 }
@@ -59,7 +60,7 @@ func (r *CreateRequest) applyTemplate(t *Template) {
 	if r.Ports == nil {
 		r.Ports = t.Ports
 	}
-	r.Env = mergeEnv(t.Env, r.Env)
+	r.Env, r.Extras = mergeEnv(t.Env, r.Env), r.Extras.Or(t.Extras)
 	if r.GPU == nil {
 		return // the rest is for GPU pods
 	}
@@ -82,7 +83,7 @@ func (r *UpdateRequest) applyTemplate(t *Template) {
 	if r.Ports == nil {
 		r.Ports = append([]string{}, t.Ports...)
 	}
-	r.Env = mergeEnv(t.Env, r.Env)
+	r.Env, r.Extras = mergeEnv(t.Env, r.Env), r.Extras.Or(t.Extras)
 }
 
 func setIfNil[T any](to **T, from *T) {

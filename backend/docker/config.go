@@ -28,7 +28,7 @@ const gigabyte = 1 << 30
 func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOptions, error) {
 	r := p.r
 	host := &container.HostConfig{
-		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.opts.ShmSize, SecurityOpt: r.securityOptions(),
+		LogConfig: r.logConfig(), CapDrop: r.opts.CapDrop, ShmSize: r.shmSize(&s), SecurityOpt: r.securityOptions(),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Resources:     r.resources(s),
 		Runtime:       r.opts.Runtime,
@@ -42,7 +42,7 @@ func (p *pod) config(ctx context.Context, s pods.Spec) (client.ContainerCreateOp
 	if r.engine.diskLimit && s.Disk > 0 {
 		host.StorageOpt = map[string]string{"size": strconv.Itoa(s.Disk) + "G"}
 	}
-	config := &container.Config{Image: s.Image, Entrypoint: s.Entrypoint, Cmd: s.Args, Labels: map[string]string{
+	config := &container.Config{Image: s.Image, User: s.User, Entrypoint: s.Entrypoint, Cmd: s.Args, Labels: map[string]string{
 		labelInstance: r.instance, labelPod: p.id,
 		labelGen: strconv.FormatUint(s.Gen, 10), labelRun: strconv.FormatUint(s.Run, 10),
 	}}
@@ -82,14 +82,14 @@ func (r *Runtime) securityOptions() []string {
 
 // allocatePorts allocates public ports and adds ports and environment to c.
 func (p *pod) allocatePorts(s pods.Spec, c *client.ContainerCreateOptions) (err error) {
-	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
+	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host.String(), p.rec.Publication, s.Ports, p.rec.Ports)
 	if err != nil {
 		return err
 	}
-	ports := podhost.Mapping(p.r.opts.Host.String(), s.Ports, p.rec.Ports)
-	c.Config.ExposedPorts, c.HostConfig.PortBindings, err = bindings(p.r.opts.Host, ports)
+	ports := podhost.Mapping(p.r.opts.Host.String(), p.rec.Publication, s.Ports, p.rec.Ports)
+	c.Config.ExposedPorts, c.HostConfig.PortBindings, err = bindings(ports)
 	config := *c.Config
-	config.Env = slices.Concat(environ(s.Env), []string{"PODYARD_POD_ID=" + p.id}, portEnv(ports))
+	config.Env = slices.Concat(environ(s.Env), []string{"PODYARD_POD_ID=" + p.id}, portEnv(p.r.opts.Host.String(), ports))
 	c.Config = &config
 	return err
 }
@@ -118,8 +118,28 @@ func (r *Runtime) resources(s pods.Spec) container.Resources {
 		res.Memory = int64(s.Memory) * gigabyte
 		res.MemorySwap = res.Memory
 	}
-	res.PidsLimit = &r.opts.PidsLimit
+	res.PidsLimit, res.Ulimits = &r.opts.PidsLimit, r.ulimits()
 	return res
+}
+
+// shmSize is the size of /dev/shm in bytes: what the pod asks for, what is configured, or half of its
+// memory; 0 is the engine's default.
+func (r *Runtime) shmSize(s *pods.Spec) int64 {
+	switch {
+	case s.ShmSize > 0:
+		return int64(s.ShmSize) << 20
+	case r.opts.ShmSize > 0:
+		return r.opts.ShmSize
+	}
+	return int64(s.Memory) * gigabyte / 2
+}
+
+func (r *Runtime) ulimits() (list []*container.Ulimit) {
+	for _, name := range slices.Sorted(maps.Keys(r.opts.Ulimits)) {
+		n := r.opts.Ulimits[name]
+		list = append(list, &container.Ulimit{Name: name, Soft: n, Hard: n})
+	}
+	return list
 }
 
 // logConfig names the log driver, because the engine's default may be a driver whose logs

@@ -84,7 +84,11 @@ type Options struct {
 	// Init runs a small init as the first process. Default: the program of the image is the
 	// first process. It must reap orphans and handle signals itself.
 	Init bool
-	// ShmSize is the size of /dev/shm in bytes. Default: the engine's default, 64 MiB.
+	// Ulimits are limits of each container by their names in ulimit(5): {"memlock": -1} for all
+	// memory, which drivers of networks between GPUs lock. -1: no limit. Default: the engine's.
+	Ulimits map[string]int64
+	// ShmSize is the size of /dev/shm in bytes of a container that asks for none. Default: half of
+	// its memory, or the engine's default, 64 MiB, for one without a limit.
 	ShmSize int64
 	// DiskLimit says that the storage driver enforces the size of a container's disk. Set
 	// it for overlay2 on XFS mounted with pquota, which Open cannot detect. The drivers

@@ -76,7 +76,7 @@ func (p *pod) ensure(s pods.Spec) error {
 	}
 	p.startInterrupted = false
 	p.cancelStartLocked()
-	p.shortenGraceLocked(p.r.opts.Grace)
+	p.shortenGraceLocked(podhost.Grace(&s, p.r.opts.Grace))
 	halted := make(chan struct{})
 	p.startCancel = halted
 	p.setLocked(pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: time.Now()})

@@ -332,7 +332,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			ports := []pods.PortMapping{{Private: 8000, Public: public, Protocol: "tcp"}}
-			if config.Config.ExposedPorts, config.HostConfig.PortBindings, err = bindings(rt.opts.Host, ports); err != nil {
+			if config.Config.ExposedPorts, config.HostConfig.PortBindings, err = bindings(ports); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = p.removeContainer(context.WithoutCancel(t.Context())) })

@@ -18,7 +18,7 @@ func isPortTaken(err error) bool {
 }
 
 // bindings converts ports to the types of the Docker API.
-func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, network.PortMap, error) {
+func bindings(ports []pods.PortMapping) (network.PortSet, network.PortMap, error) {
 	exposed, bound := network.PortSet{}, network.PortMap{}
 	for _, p := range ports {
 		protocol := network.TCP
@@ -29,6 +29,10 @@ func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, netwo
 		if !ok {
 			return nil, nil, fmt.Errorf("port %d/%s cannot be published", p.Private, p.Protocol)
 		}
+		host, err := netip.ParseAddr(p.IP)
+		if err != nil {
+			return nil, nil, fmt.Errorf("port %d/%s cannot be published: %w", p.Private, p.Protocol, err)
+		}
 		exposed[private] = struct{}{}
 		bound[private] = append(bound[private], network.PortBinding{HostIP: host, HostPort: fmt.Sprint(p.Public)})
 	}
@@ -36,11 +40,11 @@ func bindings(host netip.Addr, ports []pods.PortMapping) (network.PortSet, netwo
 }
 
 // portEnv returns the variables with the public address and ports of a program.
-func portEnv(ports []pods.PortMapping) []string {
+func portEnv(host string, ports []pods.PortMapping) []string {
 	var env []string
 	for i, p := range ports {
 		if i == 0 {
-			env = append(env, "RUNPOD_PUBLIC_IP="+p.IP)
+			env = append(env, "RUNPOD_PUBLIC_IP="+host)
 		}
 		protocol := "TCP"
 		if p.Protocol == "udp" {

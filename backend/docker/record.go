@@ -35,6 +35,9 @@ type record struct {
 	Memory         int                     `json:"memory"`
 	RequestedPorts []pods.Port             `json:"wants"`
 	Ports          []podhost.Port          `json:"ports"`
+	Publication    podhost.Publication     `json:"publication,omitzero"`
+	Killed         bool                    `json:"killed,omitempty"` // this run did not end within the grace of a stop
+	Boot           string                  `json:"boot,omitempty"`   // of the host, when it was started
 	// Network is the network of this Runtime that its container is in, or empty.
 	Network string `json:"network,omitempty"`
 }

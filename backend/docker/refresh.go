@@ -145,7 +145,7 @@ func (p *pod) updateFrom(c *container.InspectResponse) {
 
 func (p *pod) running(c *container.InspectResponse, s *pods.ContainerState) {
 	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = parseTime(c.State.StartedAt), "", 0, false, false
-	s.Ports, s.IP = podhost.Mapping(p.r.opts.Host.String(), p.rec.RequestedPorts, p.rec.Ports), p.address(c)
+	s.Ports, s.IP = podhost.Mapping(p.r.opts.Host.String(), p.rec.Publication, p.rec.RequestedPorts, p.rec.Ports), p.address(c)
 	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
 	s.Phase = pods.PhaseStarting
 	if p.rec.Healthy {
@@ -160,7 +160,11 @@ const (
 
 func (p *pod) ended(c *container.InspectResponse, s *pods.ContainerState) {
 	s.Phase, s.Ports, s.IP, s.Started = pods.PhaseExited, nil, "", parseTime(c.State.StartedAt)
-	s.ExitCode, s.Stopped = c.State.ExitCode, p.rec.StopRequested
+	s.ExitCode, s.Stopped, s.Killed = c.State.ExitCode, p.rec.StopRequested, p.rec.Killed
+	if !s.Stopped && podhost.Rebooted(p.rec.Boot) {
+		s.HostWent, s.Stopped, s.Reason = true, true, "its host was restarted"
+		return
+	}
 	// The engine says that some process of the container was killed for its memory. That need not
 	// be the first one, with whose end the container ends.
 	killed := s.ExitCode == killedCode

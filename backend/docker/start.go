@@ -52,7 +52,8 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	}
 	p.rec.State = pods.ContainerState{PodID: p.id, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling}
 	p.rec.Starting, p.rec.StartCanceled, p.rec.StopRequested, p.rec.Healthy = true, false, false, false
-	p.rec.VCPU, p.rec.Memory, p.rec.RequestedPorts = s.VCPU, s.Memory, s.Ports
+	p.rec.VCPU, p.rec.Memory, p.rec.RequestedPorts, p.rec.Killed = s.VCPU, s.Memory, s.Ports, false
+	p.rec.Boot = podhost.BootID()
 	p.save()
 	err := p.launch(ctx, s, halted)
 	switch {
@@ -72,7 +73,7 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 	if err != nil {
 		return err
 	}
-	if c, err = p.clearPrevious(ctx, c, s.Gen); err != nil {
+	if c, err = p.clearPrevious(ctx, c, &s); err != nil {
 		return err
 	}
 	p.clearDeadline()
@@ -102,17 +103,17 @@ func (p *pod) launch(ctx context.Context, s pods.Spec, halted <-chan struct{}) e
 }
 
 // clearPrevious stops the container of an earlier run. It removes the container unless its
-// generation is gen.
-func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, gen uint64) (*container.InspectResponse, error) {
+// generation is that of s.
+func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, s *pods.Spec) (*container.InspectResponse, error) {
 	if c == nil {
 		return nil, nil
 	}
 	if c.State.Running {
-		if err := p.terminate(ctx, c, p.r.opts.Grace); err != nil {
+		if err := p.terminate(ctx, c, podhost.Grace(s, p.r.opts.Grace)); err != nil {
 			return nil, err
 		}
 	}
-	if c.Config.Labels[labelGen] == strconv.FormatUint(gen, 10) {
+	if c.Config.Labels[labelGen] == strconv.FormatUint(s.Gen, 10) {
 		return c, nil
 	}
 	return nil, p.removeContainer(ctx)
@@ -162,6 +163,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	}
 	n.attach(s, &config)
 	had := p.rec.Ports
+	p.rec.Publication = podhost.Publish(&s)
 	for try := 1; ; try++ {
 		if err := p.allocatePorts(s, &config); err != nil {
 			return err

@@ -75,6 +75,7 @@ func (p *pod) terminate(ctx context.Context, c *container.InspectResponse, grace
 			continue
 		case <-t.C:
 		}
+		p.rec.Killed = p.rec.StopRequested
 		if err := p.signal(ctx, "SIGKILL"); err != nil {
 			return err
 		}

@@ -159,6 +159,7 @@ func (r *Runtime) end(c *simContainer, st pods.ContainerState) {
 	c.cancel()
 	c.state.Phase, c.state.At = st.Phase, r.clock.Now()
 	c.state.ExitCode, c.state.Stopped, c.state.Reason = st.ExitCode, st.Stopped, st.Reason
+	c.state.Killed, c.state.HostWent = st.Killed, st.HostWent
 	c.state.Ports, c.state.IP = nil, ""
 	r.undelivered = append(r.undelivered, simCopy(c.state))
 }
@@ -184,7 +185,7 @@ func (r *Runtime) Stop(ctx context.Context, podID string, grace time.Duration) e
 		return nil // it ends before that: a later call does not give it more time
 	}
 	c.cancel()
-	ended := pods.ContainerState{Phase: pods.PhaseExited, Stopped: true, ExitCode: code}
+	ended := pods.ContainerState{Phase: pods.PhaseExited, Stopped: true, ExitCode: code, Killed: code != 0}
 	if wait <= 0 || c.state.Phase == pods.PhasePulling {
 		r.end(c, ended)
 		r.mu.Unlock()

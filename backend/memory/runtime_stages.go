@@ -35,6 +35,7 @@ type Stage struct {
 	ExitCode int
 	OOM      bool
 	Stopped  bool
+	HostWent bool
 	Reason   string // also for pods.PhaseFailed, and for pods.PhasePulling how far the pull is
 }
 

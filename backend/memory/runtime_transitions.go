@@ -79,7 +79,7 @@ func (r *Runtime) enterStage(c *simContainer, s Stage) {
 		st.Reason = s.Reason
 	case s.Phase >= pods.PhaseExited:
 		st.ExitCode, st.OOM, st.Stopped, st.Reason = s.ExitCode, s.OOM, s.Stopped, s.Reason
-		st.Ports, st.IP = nil, ""
+		st.HostWent, st.Ports, st.IP = s.HostWent, nil, ""
 	case s.Phase >= pods.PhaseStarting && c.state.Phase < pods.PhaseStarting:
 		st.Started = now
 	}

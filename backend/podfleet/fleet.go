@@ -138,7 +138,7 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	podID := PodID(w.Endpoint, w.ID)
 	spec := pods.Spec{
 		PodID: podID, Owner: w.Owner, Gen: uint64(w.Release), Run: 1,
-		Image: w.Container.Image, Disk: w.Container.Disk,
+		Image: w.Container.Image, Disk: w.Container.Disk, LocalPorts: true,
 	}
 	var err error
 	if spec.Entrypoint, spec.Args, err = pods.ParseCommand(w.Container.Args); err != nil {
@@ -167,16 +167,17 @@ func (f *Fleet) Start(ctx context.Context, w fleet.WorkerSpec) error {
 	if err != nil {
 		return err
 	}
+	host, _ := f.placer.Host(h.Placement.Host)
 	for _, id := range h.Volumes {
 		spec.Mounts = append(spec.Mounts, pods.Mount{VolumeID: id, Path: volumePath})
 	}
 	if h.GPU != nil {
 		spec.GPUType, spec.GPUs, spec.Devices = h.GPU.ID, h.GPU.Count, slices.Clone(h.Placement.Devices)
+		spec.VCPU, spec.Memory = h.Placement.Limits(host, h.GPU.Count)
 	} else {
 		spec.VCPU, spec.Memory = h.CPU.VCPU, h.CPU.Memory
 	}
 	spec.Env, spec.PlatformEnv = environ(&w, h)
-	host, _ := f.placer.Host(h.Placement.Host)
 	if err := host.Runtime.Ensure(ctx, spec); err != nil {
 		// The container may exist: the reservation stays until Stop has removed it.
 		return fmt.Errorf("podfleet: start worker %q of %q: %w", w.ID, w.Endpoint, err)

@@ -48,6 +48,9 @@ func (r *Runtime) admit(image Image, s pods.Spec, faults *problem.Violations) {
 	if len(s.Entrypoint) > 0 && len(image.Command) > 0 {
 		faults.Add(problem.BadRequest, "/entrypoint", "the image %s is a program of this host, and no other takes its place", s.Image)
 	}
+	if s.User != "" {
+		faults.Add(problem.BadRequest, "/podyard/user", "the image %s is a program of this host, whose configuration says as whom it runs", s.Image)
+	}
 	if r.trusts(s.Owner) {
 		return
 	}

@@ -41,6 +41,7 @@ type proc struct {
 	deadlineChanged chan struct{} // has a value when killAt has changed
 
 	stopRequested bool   // the server asked it to end; for jobs
+	killed        bool   // it did not end within the grace of that; for jobs
 	reason        string // text about the end; for jobs
 	failure       string // why the server ended it without a call of Stop; for jobs
 }

@@ -125,6 +125,9 @@ func (i *isolator) apply(p *supervise.Plan, s *pods.Spec, own []string, devices 
 		return err
 	}
 	shm := int64(s.Memory) * i.unit() / 2
+	if s.ShmSize > 0 {
+		shm = int64(s.ShmSize) << 20
+	}
 	if shm == 0 {
 		shm = defaultShm
 	}

@@ -75,7 +75,7 @@ func (p *pod) ensure(s pods.Spec) error {
 	}
 	p.startInterrupted = false
 	if p.published != nil {
-		p.published.shortenGrace(p.r.opts.Grace)
+		p.published.shortenGrace(podhost.Grace(&s, p.r.opts.Grace))
 	}
 	p.setLocked(pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: time.Now()})
 	p.jobs.Do(func() { p.start(s) })
@@ -150,6 +150,7 @@ func (p *pod) terminate(x *proc, grace time.Duration) {
 		p.r.driver.Terminate(x.Proc)
 	}
 	x.exitGrace(p.r.killNow)
+	x.killed = x.stopRequested && !x.Over()
 	p.r.driver.Kill(x.Proc)
 }
 
@@ -175,7 +176,7 @@ func (p *pod) recordExit(x *proc) {
 	s := p.rec.State
 	s.Phase, s.Ports = pods.PhaseExited, nil
 	s.ExitCode, s.Reason = x.Exit.Code, x.Exit.Reason
-	s.Stopped = x.stopRequested
+	s.Stopped, s.Killed = x.stopRequested, x.killed
 	if x.Exit.OOM && !x.stopRequested {
 		s.OOM, s.Reason = true, "killed, as it seems for want of memory"
 	}

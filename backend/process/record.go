@@ -25,6 +25,7 @@ type record struct {
 	Cgroups  []string       `json:"cgroups,omitempty"` // of the last start
 	Limits   []diskLimit    `json:"limits,omitempty"`
 	Ports    []podhost.Port `json:"ports"`
+	Boot     string         `json:"boot,omitempty"` // of the host, at its last start
 	User     *uint32        `json:"user,omitempty"` // who owns all that the pod has
 
 	// Of servers before supervisors: the first process.

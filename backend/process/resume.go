@@ -2,6 +2,7 @@ package process
 
 import (
 	"github.com/podyard/podyard/backend/process/internal/supervise"
+	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
 )
 
@@ -54,5 +55,8 @@ func (p *pod) recover() {
 	s := rec.State
 	s.Phase, s.Ports = pods.PhaseExited, nil
 	s.ExitCode, s.Reason, s.OOM = x.Exit.Code, x.Exit.Reason, x.Exit.OOM
+	if podhost.Rebooted(rec.Boot) {
+		s.HostWent, s.Stopped, s.OOM, s.Reason = true, true, false, "its host was restarted"
+	}
 	p.publish(s)
 }

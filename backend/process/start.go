@@ -20,7 +20,7 @@ import (
 // start is the job of Ensure: it ends what runs, then makes and starts the container. The end
 // of the old container is not reported, because the state is about s now.
 func (p *pod) start(s pods.Spec) {
-	p.stop(p.r.opts.Grace, "")
+	p.stop(podhost.Grace(&s, p.r.opts.Grace), "")
 	if p.superseded(s) || p.r.pods.Closed() != nil {
 		return
 	}
@@ -69,11 +69,11 @@ func (p *pod) launch(s pods.Spec) error {
 		return fmt.Errorf("a directory cannot be given to its user: %w", err)
 	}
 	had := p.rec.Ports
-	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, s.Ports, had)
+	p.rec.Ports, err = p.r.ports.Allocate(p.r.opts.Host, podhost.Publish(&s), s.Ports, had)
 	if err != nil {
 		return err
 	}
-	ports := podhost.Mapping(p.r.opts.Host, s.Ports, p.rec.Ports)
+	ports := podhost.Mapping(p.r.opts.Host, podhost.Publish(&s), s.Ports, p.rec.Ports)
 	if err := p.recordStart(s, mounts); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (r *Runtime) check(s pods.Spec, image Image) error {
 // recordStart records how to find the process, before it is started.
 func (p *pod) recordStart(s pods.Spec, mounts []string) (err error) {
 	p.rec.Starts++
-	p.rec.Starting, p.rec.Running = true, false
+	p.rec.Starting, p.rec.Running, p.rec.Boot = true, false, podhost.BootID()
 	p.rec.Limits = p.r.limits(s, p.policy.isolator.unit(), mounts)
 	p.rec.Cgroups, err = p.policy.isolator.group(p.id+"."+strconv.FormatUint(p.rec.Starts, 10), s.Memory)
 	if err != nil {

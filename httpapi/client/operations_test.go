@@ -140,6 +140,20 @@ var methods = map[string]method{
 		_, err := w.Client.Pods.Stop(ctx, w.pod)
 		return err
 	},
+	"getPodOptions": func(ctx context.Context, w *world) error {
+		if _, err := w.Client.Pods.Update(ctx, w.pod, client.PodUpdate{Options: &client.PodOptions{
+			StopGrace: new(int64(30000)), Restart: "always", Idle: &client.PodIdle{For: 3_600_000}, User: new("1000"),
+		}}); err != nil {
+			return err
+		}
+		if _, err := w.Client.Pods.Update(ctx, w.pod, client.PodUpdate{Options: &client.PodOptions{Defaults: []string{"user"}}}); err != nil {
+			return err
+		}
+		o, err := w.Client.Pods.Options(ctx, w.pod)
+		return is(func(o client.PodOptions) bool {
+			return *o.StopGrace == 30000 && o.Restart == "always" && o.Idle.For == 3_600_000 && *o.Idle.GPU == 5 && o.User == nil && *o.MaxRestarts == 5 && o.StopAfter == nil
+		}, o, err)
+	},
 	"whyPod": func(ctx context.Context, w *world) error {
 		p, err := w.Client.Pods.Why(ctx, w.pod)
 		return is(func(p client.Pod) bool {

@@ -137,6 +137,7 @@ type PodSettings struct {
 	GlobalNetworking bool              `json:"globalNetworking,omitempty"`
 	StartSSH         *bool             `json:"startSsh,omitempty"`
 	StartJupyter     *bool             `json:"startJupyter,omitempty"`
+	Options          *PodOptions       `json:"podyard,omitempty"`
 }
 
 // A PodUpdate has the settings to change. Nil: it stays as it is.
@@ -154,6 +155,7 @@ type PodUpdate struct {
 	Mounts           *Mounts           `json:"mounts,omitempty"`
 	Locked           *bool             `json:"locked,omitempty"`
 	GlobalNetworking *bool             `json:"globalNetworking,omitempty"`
+	Options          *PodOptions       `json:"podyard,omitempty"`
 }
 
 // MarshalJSON writes the settings to change.

@@ -113,6 +113,7 @@ type TemplateSettings struct {
 	StartSSH            *bool             `json:"startSsh,omitempty"`
 	StartJupyter        *bool             `json:"startJupyter,omitempty"`
 	AllowedCUDAVersions []string          `json:"allowedCudaVersions,omitzero"`
+	Options             *PodOptions       `json:"podyard,omitempty"`
 }
 
 // MarshalJSON writes the settings.

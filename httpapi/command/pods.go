@@ -28,6 +28,11 @@ func podCommands() []Command {
 			Help:    "-file has the body of POST /v2/pods, and the other flags take precedence.",
 			Example: "pods create -name web -image podyard/web -cpu host -vcpu 2 -ports 8000/http -wait", New: createPod,
 		},
+		{
+			Name: "pods options", Args: "POD", Remote: true, Summary: "show or change what only this service has: grace, restarts, deadlines",
+			Help:    "The flags that are given are changed; default takes the default of a setting. /dev/shm and the user change at the next start that makes a container.",
+			Example: "pods options -stop-grace 30s -restart on-failure 19dl...", New: podOptions,
+		},
 		{Name: "pods start", Args: needsPods, Remote: true, Summary: "start pods that were stopped", Example: "pods start 19dl...", New: eachPod((*client.Pods).Start)},
 		{Name: "pods stop", Args: needsPods, Remote: true, Summary: "stop pods and keep their disks", Example: "pods stop 19dl...", New: eachPod((*client.Pods).Stop)},
 		{Name: "pods restart", Args: needsPods, Remote: true, Summary: "make the containers of pods anew", Example: "pods restart 19dl...", New: eachPod((*client.Pods).Restart)},
@@ -133,9 +138,13 @@ func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
 		}
 		return nil
 	})
+	o := optionFlags(f)
 	wait := f.Bool("wait", false, "wait until it runs")
 	return func(ctx context.Context, c *Call) error {
 		s, err := p.settings(c)
+		if !o.empty() {
+			s.Options = o.over(s.Options)
+		}
 		if err != nil {
 			return err
 		}

@@ -76,6 +76,7 @@ var scenarios = []scenario{
 	{"updatePod", "PATCH", "/v2/pods/{pod}", `{"name":"other"}`, 200, `"name":"other"`},
 	{"deletePod", "DELETE", "/v2/pods/{pod}", "", 204, ""},
 	{"podAction", "POST", "/v2/pods/{pod}/action", `{"action":"stop"}`, 200, `"id"`},
+	{"getPodOptions", "GET", "/v2/pods/{pod}/options", "", 200, `"stopGrace":10000,`},
 	{"whyPod", "GET", "/v2/pods/{pod}/why", "", 200, `"status":"RUNNING","why":null`},
 	{"getPodLogs", "GET", "/v2/pods/{pod}/logs?source=container", "", 200, `"line":"ready"`},
 	{"resetPod", "POST", "/v1/pods/{pod}/reset", "", 200, `"id"`},

@@ -142,5 +142,25 @@ func (v Rules) Env(env map[string]string) {
 	}
 }
 
+// ContainerUser requires a user as images name them: a name or number, and perhaps a group after a
+// colon. The empty one is the image's.
+func (v Rules) ContainerUser(place, s string) {
+	if s == "" {
+		return
+	}
+	user, group, grouped := strings.Cut(s, ":")
+	if !userName(user) || grouped && !userName(group) || len(s) > maxUser {
+		v.Invalid(place, "must be a user or user:group, by names or numbers")
+	}
+}
+
+const maxUser = 128
+
+func userName(s string) bool {
+	return s != "" && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
+}
+
 // pointer escapes a key for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")

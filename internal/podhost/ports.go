@@ -61,6 +61,28 @@ func (a *PortAllocator) Taken() []Port {
 	return slices.Collect(maps.Keys(a.taken))
 }
 
+// A Publication says at which address of this machine the ports of a pod are. Runtimes write it to
+// their records.
+type Publication struct {
+	LocalHTTP bool `json:"localHttp,omitempty"` // http ports are on loopback: the proxy reaches them
+	LocalAll  bool `json:"localAll,omitempty"`
+}
+
+// Publish returns the publication of a container.
+func Publish(s *pods.Spec) Publication {
+	return Publication{LocalHTTP: s.ExposeHTTP != pods.ExposeOpen, LocalAll: s.LocalPorts}
+}
+
+// At is the address of a port, where host is that of ports which are not local.
+func (p Publication) At(host string, port pods.Port) string {
+	if p.LocalAll || p.LocalHTTP && port.Protocol == "http" {
+		return loopback
+	}
+	return host
+}
+
+const loopback = "127.0.0.1"
+
 // Allocate returns a public port at an address of this machine for each port of want. It is
 // the one in had, unless another program has taken it. The pod keeps ports of had that are
 // not in want, so that an update and its reversal change nothing. The pod owns the returned
@@ -69,9 +91,10 @@ func (a *PortAllocator) Taken() []Port {
 // Replaced public ports stay reserved. The caller must record the result of Allocate and
 // then release [Replaced]. Otherwise another pod could record such a port first, and after
 // a crash the records of both pods would have it.
-func (a *PortAllocator) Allocate(host string, want []pods.Port, had []Port) ([]Port, error) {
+func (a *PortAllocator) Allocate(host string, at Publication, want []pods.Port, had []Port) ([]Port, error) {
 	all := slices.Clone(had)
 	for _, w := range want {
+		host := at.At(host, w)
 		udp := w.Protocol == "udp"
 		i := indexPort(all, w.Private, udp)
 		if i >= 0 && isFree(host, udp, all[i].Public) {
@@ -153,11 +176,11 @@ func tryListen(host string, udp bool, port int) (int, error) {
 }
 
 // Mapping returns the mappings of the wanted ports that have a public port.
-func Mapping(host string, want []pods.Port, allocated []Port) []pods.PortMapping {
+func Mapping(host string, at Publication, want []pods.Port, allocated []Port) []pods.PortMapping {
 	var mappings []pods.PortMapping
 	for _, w := range want {
 		if i := indexPort(allocated, w.Private, w.Protocol == "udp"); i >= 0 {
-			mappings = append(mappings, pods.PortMapping{Private: w.Private, Public: allocated[i].Public, Protocol: w.Protocol, IP: host})
+			mappings = append(mappings, pods.PortMapping{Private: w.Private, Public: allocated[i].Public, Protocol: w.Protocol, IP: at.At(host, w)})
 		}
 	}
 	return mappings

@@ -11,11 +11,9 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
-const loopback = "127.0.0.1"
-
 func publish(t *testing.T, a *PortAllocator, had []Port, want ...pods.Port) []Port {
 	t.Helper()
-	got, err := a.Allocate(loopback, want, had)
+	got, err := a.Allocate(loopback, Publication{}, want, had)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +34,7 @@ func TestAPodKeepsItsPorts(t *testing.T) {
 		{Private: 53, Public: first[1].Public, Protocol: "udp", IP: loopback},
 		{Private: 80, Public: first[0].Public, Protocol: "http", IP: loopback},
 	}
-	if diff := cmp.Diff(want, Mapping(loopback, []pods.Port{dns, web}, first)); diff != "" {
+	if diff := cmp.Diff(want, Mapping(loopback, Publication{}, []pods.Port{dns, web}, first)); diff != "" {
 		t.Errorf("Mapping (-want +got):\n%s", diff)
 	}
 }
@@ -104,7 +102,7 @@ func TestNoTwoPodsHaveOnePort(t *testing.T) {
 func TestPortsThatWereFoundAreReturnedWithTheError(t *testing.T) {
 	var a PortAllocator
 	had := publish(t, &a, nil, pods.Port{Private: 80, Protocol: "tcp"})
-	got, err := a.Allocate("192.0.2.1", []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
+	got, err := a.Allocate("192.0.2.1", Publication{}, []pods.Port{{Private: 81, Protocol: "tcp"}}, had)
 	if err == nil {
 		t.Skip("this machine has an address of the block for documentation")
 	}
@@ -118,7 +116,28 @@ func TestAHostWithoutAFreePortSaysSo(t *testing.T) {
 	for port := range 1 << 16 {
 		a.Reserve(false, port)
 	}
-	if got, err := a.Allocate(loopback, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
+	if got, err := a.Allocate(loopback, Publication{}, []pods.Port{{Private: 80, Protocol: "http"}}, nil); err == nil {
 		t.Errorf("Allocate with all ports taken = %v, want an error", got)
+	}
+}
+
+func TestAnHTTPPortIsOnLoopbackUnlessItsPodOpensIt(t *testing.T) {
+	ports := []pods.Port{{Private: 80, Protocol: "http"}, {Private: 22, Protocol: "tcp"}, {Private: 53, Protocol: "udp"}}
+	for name, c := range map[string]struct {
+		spec pods.Spec
+		want [3]string
+	}{
+		"a pod":          {pods.Spec{}, [3]string{loopback, "192.0.2.1", "192.0.2.1"}},
+		"one with a key": {pods.Spec{ExposeHTTP: pods.ExposeKey}, [3]string{loopback, "192.0.2.1", "192.0.2.1"}},
+		"an open one":    {pods.Spec{ExposeHTTP: pods.ExposeOpen}, [3]string{"192.0.2.1", "192.0.2.1", "192.0.2.1"}},
+		"a worker":       {pods.Spec{LocalPorts: true}, [3]string{loopback, loopback, loopback}},
+		"a worker, open": {pods.Spec{LocalPorts: true, ExposeHTTP: pods.ExposeOpen}, [3]string{loopback, loopback, loopback}},
+	} {
+		had := []Port{{Private: 80, Public: 1000}, {Private: 22, Public: 1001}, {Private: 53, UDP: true, Public: 1002}}
+		for i, m := range Mapping("192.0.2.1", Publish(&c.spec), ports, had) {
+			if m.IP != c.want[i] || m.Public != 1000+i {
+				t.Errorf("%s: port %d/%s is at %s:%d, want %s:%d", name, m.Private, m.Protocol, m.IP, m.Public, c.want[i], 1000+i)
+			}
+		}
 	}
 }

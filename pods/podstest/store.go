@@ -55,6 +55,7 @@ func fullPod(id string) *pods.Pod {
 				Network:    []pods.NetworkMount{{VolumeID: "v", Path: "/n"}},
 			},
 			GlobalNetworking: true,
+			Extras:           pods.Extras{StopGrace: -1, ShmSize: 64, User: "1:2", Restart: pods.RestartAlways, MaxRestarts: 7, StopAfter: time.Hour, Idle: &pods.Idle{For: time.Minute, GPU: 1, CPU: 2}, ExposeHTTP: pods.ExposeKey},
 		}
 	}
 	return &pods.Pod{

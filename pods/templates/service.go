@@ -100,6 +100,7 @@ func (s *Service) create(ctx context.Context, owner string, r Settings, k *idemp
 // check returns all faults of a request of owner in one error.
 func (s *Service) check(ctx context.Context, owner string, r *Settings, isNew bool) error {
 	v := container.Rules{Violations: &r.Violations}
+	r.Extras.Check(&r.Violations)
 	r.check(v, isNew)
 	if r.Registry != nil {
 		if err := v.Registry(ctx, s.o.Secrets, owner, *r.Registry); err != nil {

@@ -42,6 +42,7 @@ func (t Template) Clone() Template {
 		m := *t.Persistent
 		t.Persistent = &m
 	}
+	t.Extras = t.Extras.Clone()
 	return t
 }
 
@@ -70,6 +71,7 @@ type Settings struct {
 	StartSSH            *bool     // default true
 	StartJupyter        *bool     // default true
 	AllowedCUDAVersions []string
+	Extras              pods.ExtrasChange
 
 	// Idempotency is the key of a request to create a template (docs/decisions.md 38). Nil: it
 	// has none.
@@ -82,11 +84,11 @@ type Settings struct {
 
 // Fields are the documented fields: faults are reported in this order.
 func Fields() []string {
-	return []string{
+	return append([]string{
 		"name", "image", "args", "entrypoint", "cmd", "disk", "ports", "env", "registry",
 		"mounts", "mounts/persistent", "mounts/persistent/size", "mounts/persistent/path",
 		"serverless", "public", "category", "startSsh", "startJupyter", "allowedCudaVersions",
-	}
+	}, pods.ExtrasFields()...)
 }
 
 func (s *Settings) command() container.CommandChange {
@@ -105,6 +107,7 @@ func (s *Settings) apply(t *Template) {
 	setIfGiven(&t.Category, s.Category)
 	setIfGiven(&t.StartSSH, s.StartSSH)
 	setIfGiven(&t.StartJupyter, s.StartJupyter)
+	t.Extras = s.Extras.Apply(t.Extras)
 	if s.Ports != nil {
 		t.Ports = slices.Clone(s.Ports)
 	}

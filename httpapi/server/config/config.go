@@ -129,6 +129,22 @@ type Containers struct {
 	Runtime        string `json:"runtime"`
 	UserNamespaces bool   `json:"userNamespaces"`
 	NewPrivileges  bool   `json:"newPrivileges"` // setuid programs such as sudo work
+	// Limits of each container: processes and threads (0: the default, -1: none), limits of ulimit(5)
+	// by name (-1: none), MB of /dev/shm (0: half of the memory) and MB of output that the engine
+	// keeps (0: the default).
+	Pids    int64            `json:"pids"`
+	Ulimits map[string]int64 `json:"ulimits"`
+	ShmSize int64            `json:"shmSize"`
+	LogSize int64            `json:"logSize"`
+	// Init runs a small init as the first process of each container.
+	Init bool `json:"init"`
+	// DiskLimit says that the engine's storage enforces the size of disks, which it cannot tell by
+	// itself for overlay2 on XFS with pquota.
+	DiskLimit bool `json:"diskLimit"`
+	// CapDrop are capabilities that containers do not get. Absent: docker.Options.CapDrop.
+	CapDrop []string `json:"capDrop"`
+	// CDIDirs are the directories with CDI specifications. Default: those of the standard.
+	CDIDirs []string `json:"cdiDirs"`
 }
 
 // Quotas are requests of a user to the control API in a window of time; 0 is the default.
@@ -157,6 +173,11 @@ type Pods struct {
 	// ExposeHTTP is ExposeOpen or ExposeKey. Default: ExposeOpen where the domain is "localhost",
 	// else ExposeKey.
 	ExposeHTTP string `json:"exposeHttp"`
+	// Address is the address of this machine on which ports of pods are published, and which pods
+	// and their users are told; http ports are on loopback unless the pod says otherwise
+	// (docs/decisions.md 52). Default: loopback while the server listens there, else that of the
+	// listener, or for all addresses that of the default route.
+	Address string `json:"address"`
 }
 
 // How the HTTP ports of pods are reached by their names.
@@ -300,6 +321,9 @@ func (c *Config) UseSecretKey(text string) error {
 }
 
 func (c *Config) checkDomain() error {
+	if err := c.Pods.checkAddress(); err != nil {
+		return err
+	}
 	if !isDomain(c.ServiceDomain) {
 		return errorAt("/serviceDomain", "must be labels of letters, digits and '-' with dots between, not %q", c.ServiceDomain)
 	}
@@ -397,6 +421,9 @@ func (c *Config) checkContainers() error {
 		if err := checkPrefix(entry, docker.CheckDeny); err != nil {
 			return errorAt(elementAt(at.AppendToken("deny"), i), "%w", err)
 		}
+	}
+	if err := c.Containers.checkLimits(); err != nil {
+		return err
 	}
 	if c.Containers.DiskFree > 99 {
 		return errorAt(at.AppendToken("diskFree"), "must be at most 99 percent")

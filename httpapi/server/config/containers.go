@@ -96,6 +96,8 @@ func (p *Parts) containerOptions() *docker.Options {
 		LocalImages: c.LocalImages, ImageRecheck: time.Duration(c.ImageRecheck) * time.Second,
 		Isolation: docker.Isolation(c.Isolation), Runtime: c.Runtime, UserNamespaces: c.UserNamespaces,
 		ImageAge: time.Duration(c.ImageDays) * 24 * time.Hour, DiskFree: c.DiskFree,
+		Host: p.podAddress, PidsLimit: c.Pids, Ulimits: c.Ulimits, ShmSize: c.ShmSize << 20, LogSize: c.LogSize << 20,
+		Init: c.Init, DiskLimit: c.DiskLimit, CapDrop: c.CapDrop, CDIDirs: c.CDIDirs,
 	}
 	o.Subnet, _ = netip.ParsePrefix(c.Subnet) // empty: the default
 	for _, entry := range c.Deny {

@@ -136,7 +136,9 @@ type Parts struct {
 	database *postgres.Store // nil without a database
 	admin    string          // the key with full access, or its digest
 	gpus     gpus
-	last     []func() error // what closes after everything else, last first
+	// podAddress is where ports of pods are published.
+	podAddress netip.Addr
+	last       []func() error // what closes after everything else, last first
 
 	// What a reload changes.
 	live       live

@@ -31,8 +31,11 @@ func (p *Parts) openRuntime(ctx context.Context) (pods.Runtime, error) {
 	}
 	images := p.imagesOf(p.config)
 	p.addImages(images)
+	if p.podAddress, err = p.publishAt(); err != nil {
+		return nil, err
+	}
 	rt, err := process.Open(dir, &process.Options{
-		Images: images, GPUs: p.gpus.check(), Logger: p.log,
+		Images: images, GPUs: p.gpus.check(), Logger: p.log, Host: p.podAddress.String(),
 		Trusted:   p.trusts,
 		Isolation: p.isolation(p.config, dir),
 	})

@@ -39,6 +39,7 @@ func template(id, owner string, created time.Time) templates.Template {
 			Image: "org/image:1", Args: "serve 'a b'", Disk: 7, Ports: []string{"80/http"}, Env: map[string]string{"A": "\x01"},
 			Registry: "reg", Persistent: &pods.PersistentMount{Size: 20, Path: "/w"}, StartSSH: true, Serverless: true,
 			AllowedCUDAVersions: []string{"12.8"},
+			Extras:              pods.Extras{ShmSize: 64, Restart: pods.RestartAlways},
 		},
 	}
 }
