@@ -61,7 +61,8 @@ func (r *volumed) Exec(ctx context.Context, podID string, c pods.Command, s pods
 func TestEveryFieldOfACommandReachesTheServerOfThePod(t *testing.T) {
 	stores := memoryStores(t)
 	stores.Servers, stores.Presence = memory.NewServers(), memory.NewPresence()
-	a, b := startPeered(t, stores, "a", 4), startPeered(t, stores, "b", 8)
+	b := startPeered(t, stores, "b", 8)
+	a := startPeered(t, stores, "a", 4)
 	id := decode[struct{ ID string }](t, a.do("POST", "/v2/pods", `{"name":"p","image":"img","cpu":{"id":"cpu3c","vcpuCount":8}}`, http.StatusCreated)).ID
 	until(t, "it is RUNNING", func() bool {
 		return decode[struct{ Status string }](t, a.do("GET", "/v2/pods/"+id, "", http.StatusOK)).Status == "RUNNING"
@@ -79,7 +80,7 @@ func TestEveryFieldOfACommandReachesTheServerOfThePod(t *testing.T) {
 	ch <- events[1]
 	input := strings.Repeat("0123456789", 200_000) // more than may be on its way
 	var out, errs strings.Builder
-	code, err := a.services.Pods.Exec(t.Context(), testUser, id, want, pods.Streams{Stdin: strings.NewReader(input), Stdout: &out, Stderr: &errs, Events: ch})
+	code, err := a.services.Pods.Exec(t.Context(), "ann", id, want, pods.Streams{Stdin: strings.NewReader(input), Stdout: &out, Stderr: &errs, Events: ch})
 	if err != nil || code != 42 || out.String() != input || errs.String() != "errors" {
 		t.Fatalf("Exec = %d, %v, %d bytes, %q", code, err, out.Len(), errs.String())
 	}
@@ -89,7 +90,7 @@ func TestEveryFieldOfACommandReachesTheServerOfThePod(t *testing.T) {
 	want = pods.Command{Dial: "localhost:80"}
 	ch <- events[0]
 	ch <- events[1]
-	if _, err := a.services.Pods.Exec(t.Context(), testUser, id, want, pods.Streams{Stdout: io.Discard, Stderr: io.Discard, Events: ch}); err != nil {
+	if _, err := a.services.Pods.Exec(t.Context(), "ann", id, want, pods.Streams{Stdout: io.Discard, Stderr: io.Discard, Events: ch}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(commanded{want, "", events}, b.runtime.heard.list[1], cmp.AllowUnexported(commanded{})); diff != "" {
@@ -100,7 +101,8 @@ func TestEveryFieldOfACommandReachesTheServerOfThePod(t *testing.T) {
 func TestACommandOnAnotherServerEndsWithItsContextAndWithItsPod(t *testing.T) {
 	stores := memoryStores(t)
 	stores.Servers, stores.Presence = memory.NewServers(), memory.NewPresence()
-	a, b := startPeered(t, stores, "a", 4), startPeered(t, stores, "b", 8)
+	b := startPeered(t, stores, "b", 8)
+	a := startPeered(t, stores, "a", 4)
 	id := decode[struct{ ID string }](t, a.do("POST", "/v2/pods", `{"name":"p","image":"img","cpu":{"id":"cpu3c","vcpuCount":8}}`, http.StatusCreated)).ID
 	until(t, "it is RUNNING", func() bool {
 		return decode[struct{ Status string }](t, a.do("GET", "/v2/pods/"+id, "", http.StatusOK)).Status == "RUNNING"
@@ -110,7 +112,7 @@ func TestACommandOnAnotherServerEndsWithItsContextAndWithItsPod(t *testing.T) {
 		ready := make(chan struct{})
 		done := make(chan error, 1)
 		go func() {
-			code, err := a.services.Pods.Exec(ctx, testUser, id, pods.Command{Argv: []string{"sh"}}, pods.Streams{Stdin: r, Stdout: &firstWrite{did: ready}, Stderr: io.Discard})
+			code, err := a.services.Pods.Exec(ctx, "ann", id, pods.Command{Argv: []string{"sh"}}, pods.Streams{Stdin: r, Stdout: &firstWrite{did: ready}, Stderr: io.Discard})
 			if err == nil && code != 137 {
 				err = errors.New("it ended by itself")
 			}
@@ -132,7 +134,7 @@ func TestACommandOnAnotherServerEndsWithItsContextAndWithItsPod(t *testing.T) {
 		t.Errorf("after the end of its pod: %v", err)
 	}
 	in.Close()
-	_, err := a.services.Pods.Exec(t.Context(), testUser, "nosuchpod", pods.Command{Argv: []string{"sh"}}, pods.Streams{Stdout: io.Discard, Stderr: io.Discard})
+	_, err := a.services.Pods.Exec(t.Context(), "ann", "nosuchpod", pods.Command{Argv: []string{"sh"}}, pods.Streams{Stdout: io.Discard, Stderr: io.Discard})
 	if !errors.Is(err, pods.ErrNotFound) {
 		t.Errorf("an unknown pod: %v", err)
 	}
