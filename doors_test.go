@@ -52,6 +52,9 @@ var doors = []door{
 	{row: "`/lb/` requests", places: []string{"httpapi toWorker"}, areas: []httpapi.Area{httpapi.AreaBalance}},
 	{row: "`/lb/` answers", places: []string{"httpapi newWorkerTransport", "httpapi proxied.RoundTrip", "httpapi workerDialer", "httpapi proxyRequest", "httpapi ServeHTTP"}},
 	{row: "Names of pods' ports", places: []string{"httpapi api.newPodPorts", "httpapi podPorts.pass"}},
+	{row: "Commands inside pods", places: []string{
+		"backend/docker dialHere", "backend/process dial", "backend/process/internal/supervise joinDirectly", "backend/process/internal/supervise Plan.becomeCommand",
+	}},
 	{row: "Worker protocol", places: []string{"examples/server/listen forContainers"}, areas: []httpapi.Area{httpapi.AreaWorkers}},
 	{row: "HTTP/1 before a key", places: []string{"httpapi/server newHTTPServer", "examples/server/listen Open", "examples/server/listen listenAt"}},
 	{row: "HTTP/2 before a key", places: []string{"examples/server/listen Listeners.All"}},
@@ -86,6 +89,7 @@ var indoors = map[string]string{
 	"examples/product/":                 "an example program",
 	"examples/server/demo/":             "what a pod of the demonstration runs",
 	"backend/postgres/bench/":           "a program for measuring",
+	"internal/insideprogram ":          "a program of tests",
 	"httpapi/client/":                   "it is in the programs of users",
 	"httpapi/command/":                  "the commands of users",
 	"httpapi/worker/":                   "it is in the programs of workers",

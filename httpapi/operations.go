@@ -157,6 +157,7 @@ const pagesInBody pageForm = "pagination"
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
+		insideOperations(),
 		volumeOperations(),
 		templateOperations(),
 		sshKeyOperations(),
