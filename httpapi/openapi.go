@@ -231,7 +231,6 @@ func (b *describer) descriptions() map[string]description {
 		b.describeVolumes,
 		b.describeTemplates,
 		b.describeSSHKeys,
-		b.describeInside,
 		b.describeKeys,
 		b.describeLimits,
 		b.describeBilling,

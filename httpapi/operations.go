@@ -157,7 +157,6 @@ const pagesInBody pageForm = "pagination"
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
-		insideOperations(),
 		volumeOperations(),
 		templateOperations(),
 		sshKeyOperations(),
