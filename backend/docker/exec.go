@@ -204,7 +204,7 @@ func (x *execution) signal(ctx context.Context, name string, all bool) {
 	}
 	script := `for d in /proc/[0-9]*; do if tr '\0' '\n' <$d/environ 2>/dev/null | grep -qx "$0"; then kill -` + name + ` ${d#/proc/}; ` + stop + `; fi; done`
 	if !x.p.execSucceeds(ctx, []string{"sh", "-c", script, execVariable + "=" + x.mark}, execEnd) {
-		x.p.r.opts.Logger.Debug("docker: a command in a pod could not be signalled", "pod", x.p.id, "signal", name)
+		x.p.r.opts.Logger.Debug("docker: a command in a pod could not be signalled", "pod", x.p.id)
 	}
 }
 
