@@ -86,7 +86,7 @@ var indoors = map[string]string{
 	"examples/product/":                 "an example program",
 	"examples/server/demo/":             "what a pod of the demonstration runs",
 	"backend/postgres/bench/":           "a program for measuring",
-	"internal/insideprogram/":          "a program of tests",
+	"internal/insideprogram/":           "a program of tests",
 	"httpapi/client/":                   "it is in the programs of users",
 	"httpapi/command/":                  "the commands of users",
 	"httpapi/worker/":                   "it is in the programs of workers",
