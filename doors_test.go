@@ -59,11 +59,11 @@ var doors = []door{
 	{row: "Metrics", routes: []string{"examples/server/listen /", "examples/server/listen /metrics"}},
 	{row: "Profiles", places: []string{"examples/server/listen forOperators"}, routes: []string{"examples/server/listen /debug/pprof/"}},
 	{row: "Answers to webhooks", places: []string{"backend/webhook New", "backend/webhook guard", "backend/webhook newClient"}},
-	{row: "Processes of pods", places: []string{"backend/process/internal/supervise launcher", "backend/process/internal/supervise Plan.enter", "backend/process/internal/supervise Plan.become", "backend/process/internal/supervise supervisor.spawnDirectly"}},
+	{row: "Processes of pods", places: []string{"backend/process/internal/supervise launcher", "backend/process/internal/supervise Plan.enter", "backend/process/internal/supervise Plan.become", "backend/process/internal/supervise supervisor.spawnDirectly", "backend/process/internal/supervise joinDirectly", "backend/process/internal/supervise Plan.becomeCommand"}},
 	{row: "Logs of pods"},
 	{row: "Disks of pods"},
-	{row: "Ports of pods", places: []string{"internal/podhost tryListen", "backend/process accepts"}},
-	{row: "Engine", places: []string{"backend/docker connect", "backend/docker Runtime.libpod"}},
+	{row: "Ports of pods", places: []string{"internal/podhost tryListen", "backend/process accepts", "backend/process dial"}},
+	{row: "Engine", places: []string{"backend/docker connect", "backend/docker dialHere", "backend/docker Runtime.libpod"}},
 	{row: "Programs of the machine", places: []string{"backend/docker changeAddress", "backend/nvidia smi.run", "internal/firewall Run"}},
 	{row: "Database", places: []string{"backend/postgres Store.connectPools", "backend/postgres links.connect", "backend/postgres Jobs.jobPool", "backend/postgres Store.connect"}},
 	{row: "Backup socket", places: []string{"httpapi/server/config Parts.BackupListener", "httpapi/server/config askForBackup"}},
@@ -94,6 +94,7 @@ var indoors = map[string]string{
 	"httpapi/server/config held.Handle":   "a handler of log lines",
 	"httpapi/double Server.Client":        "its transport calls the double in the same process",
 	"httpapi/server/config defaultSource": "asks the system which address it would send from, and sends nothing",
+	"internal/insideprogram/":             "a program of tests",
 }
 
 // opening are the names of other packages that open a door: the types where a value is made, the

@@ -59,6 +59,8 @@ var layers = []layer{
 	{path: "internal/postgrestest", module: []string{"internal/suite", "internal/sweeptest"}, third: []string{postgres}},
 	{path: "internal/enginetest", module: []string{"internal/sweeptest"}, third: []string{"github.com/google/go-containerregistry/..."}},
 
+	{path: "internal/insideprogram", third: []string{"golang.org/x/sys/unix"}, never: noHTTP},
+
 	{path: "ratelimit", third: []string{"golang.org/x/time/rate"}, never: noEither},
 
 	{path: "ratelimit/budget", module: []string{"problem"}, never: noEither},
@@ -106,7 +108,7 @@ var layers = []layer{
 	{path: "backend/process/internal/supervise", module: backend, third: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
 	{path: "backend/nvidia", module: backend, third: []string{"github.com/NVIDIA/go-nvml/..."}},
 	{path: "backend/docker", module: backend, third: []string{
-		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", retry,
+		"github.com/moby/moby/...", "github.com/containerd/errdefs", "github.com/distribution/reference", "tags.cncf.io/container-device-interface/...", "golang.org/x/sys/unix", retry,
 	}},
 	{path: "backend/podfleet", module: backend},
 	{path: "backend/prometheus", module: backend, third: []string{"github.com/prometheus/client_golang/...", "github.com/prometheus/client_model/..."}},

@@ -51,9 +51,9 @@ type Options struct {
 	ServerInstance string
 	// Address is where Reach of the other servers finds this one. Default: they do not.
 	Address string
-	// Reach returns what reads logs and loads of the pods of another server, by its name and
-	// address. Default: they are not read.
-	Reach func(server, address string) (LogReader, Sampler)
+	// Reach returns what reads logs and loads of the pods of another server, and runs commands inside
+	// them, by its name and address. Default: nothing does.
+	Reach func(server, address string) (LogReader, Sampler, Executor)
 	// Observer gets what happens to pods and what is asked of their hosts, for metrics and traces.
 	// Default: none.
 	Observer telemetry.Observer
@@ -88,7 +88,7 @@ type Service struct {
 	calls      calls
 
 	shared *shared // nil: this program is alone on the store
-	reach  func(server, address string) (LogReader, Sampler)
+	reach  func(server, address string) (LogReader, Sampler, Executor)
 
 	rand        io.Reader
 	idempotency idempotency.Guard

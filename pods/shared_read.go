@@ -12,7 +12,7 @@ func (s *Service) readers(ctx context.Context, host string) (LogReader, Sampler,
 		if s.reach == nil || h.row.Address == "" {
 			return nil, nil, nil
 		}
-		logs, loads := s.reach(h.row.Server, h.row.Address)
+		logs, loads, _ := s.reach(h.row.Server, h.row.Address)
 		return logs, loads, nil
 	}
 	h, ok := s.hosts[host]

@@ -96,6 +96,7 @@ func harness(t *testing.T, d *enginetest.Engine) podstest.Harness {
 		},
 		Programs: podstest.Programs{
 			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, PrintsArgsByEntrypoint: &entry, Counts: &counts, Serves: &serves, Dials: &asks,
+			Inside: func(args ...string) []string { return append([]string{"/program", "inside"}, args...) },
 			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 		},

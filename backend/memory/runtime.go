@@ -59,6 +59,7 @@ type simContainer struct {
 	stop         func() bool // the timer of the next stage
 	stopDeadline time.Time   // when a stop in progress ends the container; zero: no stop
 	log          simLog
+	over         chan struct{} // closed when this run ends; nil: no command waits for that
 
 	// What the pod keeps over runs and generations.
 	public map[pods.Port]int
@@ -161,6 +162,10 @@ func (r *Runtime) end(c *simContainer, st pods.ContainerState) {
 	c.state.ExitCode, c.state.Stopped, c.state.Reason = st.ExitCode, st.Stopped, st.Reason
 	c.state.Killed, c.state.HostWent = st.Killed, st.HostWent
 	c.state.Ports, c.state.IP = nil, ""
+	if c.over != nil {
+		close(c.over)
+		c.over = nil
+	}
 	r.undelivered = append(r.undelivered, simCopy(c.state))
 }
 

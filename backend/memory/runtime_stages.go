@@ -21,6 +21,8 @@ type Script struct {
 	StopAfter time.Duration
 	// Load is the use of a running container.
 	Load Load
+	// Replies are what it answers to commands.
+	Replies []Reply
 }
 
 // A Stage is one step in the life of a container.

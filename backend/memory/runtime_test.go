@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,14 @@ func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
 			{Phase: pods.PhaseStarting}, {Phase: pods.PhaseHealthy, After: time.Millisecond, Lines: lines},
 		}})
 	}
+	scripts = append(scripts, memory.Script{Image: "any", Stages: memory.DefaultScript().Stages, Replies: []memory.Reply{
+		{Command: "exit 1", ExitCode: 1},
+		{Command: "exit 42", ExitCode: 42},
+		{Command: "exit 255", ExitCode: 255},
+		{Command: "exit 0"},
+		{Command: "copy", Echo: true},
+		{Command: "wait", Stdout: "ready\n", Runs: true},
+	}})
 	return podstest.Harness{
 		Runtime: memory.NewRuntime(&memory.RuntimeOptions{Clock: c, Scripts: scripts}),
 		Sleep:   pause,
@@ -44,8 +53,14 @@ func simHarness(c pods.Clock, pause func(time.Duration)) podstest.Harness {
 			Runs:        &pods.Spec{Image: "any"},
 			IgnoresStop: &pods.Spec{Image: "stubborn"},
 			Missing:     &pods.Spec{Image: "missing"},
-			Exits:       func(code int) pods.Spec { return pods.Spec{Image: fmt.Sprint("exits/", code)} },
-			Prints:      func(n int) pods.Spec { return pods.Spec{Image: fmt.Sprint("prints/", n)} },
+			Inside: func(args ...string) []string {
+				if !slices.Contains([]string{"exit", "copy", "wait"}, args[0]) {
+					return nil
+				}
+				return args
+			},
+			Exits:  func(code int) pods.Spec { return pods.Spec{Image: fmt.Sprint("exits/", code)} },
+			Prints: func(n int) pods.Spec { return pods.Spec{Image: fmt.Sprint("prints/", n)} },
 		},
 	}
 }

@@ -31,6 +31,7 @@ type driver interface {
 type proc struct {
 	*supervise.Proc
 
+	begun   *beginning // nil: an earlier server started it
 	limits  []diskLimit
 	vcpu    int
 	memory  int

@@ -82,6 +82,7 @@ func harness(t *testing.T, change ...func(*Options)) podstest.Harness {
 		},
 		Programs: podstest.Programs{
 			Runs: &runs, IgnoresStop: &stubborn, Missing: &missing, PrintsArgs: &tells, PrintsArgsByEntrypoint: &entry, Counts: &counts, Serves: &serves,
+			Inside: insideCommand(shownSelf),
 			Exits:  func(code int) pods.Spec { return program("exit", strconv.Itoa(code)) },
 			Prints: func(n int) pods.Spec { return program("print", strconv.Itoa(n)) },
 		},

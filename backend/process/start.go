@@ -119,6 +119,7 @@ func (p *pod) run(s pods.Spec, image Image, user *supervise.Identity, own, env [
 	}
 	x := newProc(started)
 	x.limits = p.rec.Limits
+	x.begun = &beginning{env: env, dir: n.Dir, user: user}
 	return x, nil
 }
 

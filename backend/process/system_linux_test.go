@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/backend/process/internal/supervise"
+	"github.com/podyard/podyard/internal/insideprogram"
 	"github.com/podyard/podyard/internal/suite"
 	"github.com/podyard/podyard/pods"
 )
@@ -27,6 +28,8 @@ func runOnLinux(name string, args []string) bool {
 		serverProgram(args)
 	case "attack":
 		attack(args)
+	case "inside":
+		os.Exit(insideprogram.Run(os.Args[:2], args))
 	case "asked": // ends when it is asked to
 		waitFor("end")
 		fmt.Println("the end")
@@ -38,6 +41,11 @@ func runOnLinux(name string, args []string) bool {
 		return false
 	}
 	return true
+}
+
+// insideCommand returns the commands inside pods, see podstest.Programs.
+func insideCommand(self string) func(args ...string) []string {
+	return func(args ...string) []string { return append([]string{self, "inside"}, args...) }
 }
 
 // wantNoProcesses fails if a process with a pod of dir in its environment is left.

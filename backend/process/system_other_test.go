@@ -11,4 +11,6 @@ func wantNoProcesses(*testing.T, string) {}
 
 func runOnLinux(string, []string) bool { return false }
 
+func insideCommand(string) func(args ...string) []string { return nil }
+
 func apart(*exec.Cmd) {}

@@ -106,6 +106,7 @@ func (p *peers) handler(s *pods.Service) http.Handler {
 		})
 	}
 	handle("pods/{id}/log", func(w http.ResponseWriter, r *http.Request) error { return serveLog(s, w, r) })
+	handle("pods/{id}/exec", func(w http.ResponseWriter, r *http.Request) error { return serveExec(s, w, r) })
 	handle("pods/{id}/sample", func(w http.ResponseWriter, r *http.Request) error { return serveSample(s, w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { httpapi.WriteProblem(w, errNoPath) })
 	return mux
@@ -113,6 +114,15 @@ func (p *peers) handler(s *pods.Service) http.Handler {
 
 // do asks the server to, at address. The caller closes the body of an answer with the status 200.
 func (p *peers) do(ctx context.Context, to, address, path string) (*http.Response, error) {
+	return p.ask(ctx, to, address, path, "")
+}
+
+// upgrade is do for a path at which the connection gets another protocol.
+func (p *peers) upgrade(ctx context.Context, to, address, path string) (*http.Response, error) {
+	return p.ask(ctx, to, address, path, execProtocol)
+}
+
+func (p *peers) ask(ctx context.Context, to, address, path, protocol string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(address, "/")+peerPrefix+path, nil)
 	if err != nil {
 		return nil, p.awayError(ctx, to, err)
@@ -122,11 +132,17 @@ func (p *peers) do(ctx context.Context, to, address, path string) (*http.Respons
 		uri = uri[i:] // a proxy takes off what is before
 	}
 	req.Header.Set("Authorization", peerScheme+p.token(p.clock.Now(), to, req.Method, uri))
+	want := http.StatusOK
+	if protocol != "" {
+		want = http.StatusSwitchingProtocols
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", protocol)
+	}
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, p.awayError(ctx, to, err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != want {
 		return nil, p.awayError(ctx, to, errors.Join(errors.New("status "+strconv.Itoa(resp.StatusCode)), resp.Body.Close()))
 	}
 	return resp, nil

@@ -56,7 +56,7 @@ func TestServerThatDoesNotAnswerIsAwayAndNotAskedForLoadsForAWhile(t *testing.T)
 	}))
 	defer s.Close()
 	c := clock.NewManual(time.Now())
-	logs, loads := testPeers("a", "secret", c).reach("b", s.URL)
+	logs, loads, _ := testPeers("a", "secret", c).reach("b", s.URL)
 	for _, err := range logs.Logs(t.Context(), "p", pods.LogQuery{Tail: -1}) {
 		if !errors.Is(err, pods.ErrHostAway) || err.Error() != pods.ErrHostAway.Error()+": b" {
 			t.Errorf("log = %v, want ErrHostAway with the name", err)
@@ -92,7 +92,7 @@ func TestAPeerThatSaysTooMuchIsGivenUp(t *testing.T) {
 		},
 	} {
 		s := httptest.NewServer(answer)
-		logs, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
+		logs, _, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
 		failed := 0
 		for _, err := range logs.Logs(t.Context(), "p", pods.LogQuery{Tail: -1}) {
 			if err != nil {
@@ -110,7 +110,7 @@ func TestAPeerThatSaysTooMuchIsGivenUp(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	logs, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
+	logs, _, _ := testPeers("a", "secret", clock.NewManual(time.Now())).reach("b", s.URL)
 	lines := 0
 	for l, err := range logs.Logs(t.Context(), "p", pods.LogQuery{Tail: -1}) {
 		if err != nil || len(l.Text) != len(long) {

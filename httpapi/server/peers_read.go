@@ -139,11 +139,12 @@ type peer struct {
 var (
 	_ pods.LogReader = peer{}
 	_ pods.Sampler   = peer{}
+	_ pods.Executor  = peer{}
 )
 
-func (p *peers) reach(server, address string) (pods.LogReader, pods.Sampler) {
+func (p *peers) reach(server, address string) (pods.LogReader, pods.Sampler, pods.Executor) {
 	x := peer{p, server, address}
-	return x, x
+	return x, x, x
 }
 
 // Logs implements pods.LogReader.

@@ -37,6 +37,7 @@ type volumed struct {
 	*memory.Runtime
 	mu      sync.Mutex
 	removed []string
+	heard   *heard // nil: commands are for the simulation
 }
 
 // RemoveVolume implements volumes.Storage.

@@ -34,6 +34,6 @@ func Within(limit time.Duration) time.Duration {
 func RunsRuntimeCase(name string) bool {
 	return Long() || slices.Contains([]string{
 		"EnsureLeadsToUp", "ArgsAndEnvironmentArrive", "TheEntrypointComesFirst", "TheDiskStaysForAnotherRun", "PortsAnswer", "LinesComeInOrder",
-		"StopIsDownAndStopped", "ExitCodesAreTold", "GraceEndsInAKill", "PodsAreKnownAfterReopening", "RemoveLeavesNothing",
+		"ACommandHasItsExitCode", "ATerminalHasItsSizeAndTheNextOne", "ACommandEndsWithItsContext", "StopIsDownAndStopped", "ExitCodesAreTold", "GraceEndsInAKill", "PodsAreKnownAfterReopening", "RemoveLeavesNothing",
 	}, name)
 }

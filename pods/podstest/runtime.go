@@ -64,6 +64,9 @@ type Programs struct {
 	// one answers for the first time, it prints "reached <address> <line>" with the first line
 	// of the answer. When each was tried three times, it prints "tried". It runs on.
 	Dials *pods.Spec
+	// Inside returns the argv of a command for a container of Runs, nil where the runtime has none of
+	// this name: see insideCases.
+	Inside func(args ...string) []string
 }
 
 // A RuntimeCase is one rule of pods.Runtime.
@@ -83,7 +86,7 @@ func TestRuntime(t *testing.T, harness func(t *testing.T) Harness) {
 // RuntimeCases returns the rules, for callers that must wrap each: a testing/synctest bubble
 // has to be entered inside t.Run.
 func RuntimeCases() []RuntimeCase {
-	return slices.Concat(lifeCases(), diskCases(), networkCases(), logCases(), watchCases())
+	return slices.Concat(lifeCases(), diskCases(), networkCases(), logCases(), watchCases(), insideCases())
 }
 
 // Test runs the case and prints its rule when it is broken.

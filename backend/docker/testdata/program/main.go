@@ -14,10 +14,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/podyard/podyard/internal/insideprogram"
 )
 
 func main() {
 	name, args := os.Args[1], os.Args[2:]
+	if name == "inside" {
+		os.Exit(insideprogram.Run(os.Args[:2], args))
+	}
 	stop := make(chan os.Signal, 1)
 	if name != "stubborn" {
 		signal.Notify(stop, syscall.SIGTERM)

@@ -75,7 +75,12 @@ func (p *Plan) enter() error {
 	if len(p.Bwrap) == 0 {
 		return nil
 	}
-	if err := closeOnExec(selfFD + 1); err != nil {
+	if p.Joins {
+		if err := dieWithParent(); err != nil {
+			return err
+		}
+	}
+	if err := closeOnExec(selfFD + 1 + p.Keep); err != nil {
 		return err
 	}
 	args := slices.Concat(p.Bwrap, []string{"--", "/proc/self/fd/" + strconv.Itoa(selfFD)}, p.Launch, []string{stageBecome})
@@ -104,9 +109,22 @@ func (p *Plan) become(out *json.Encoder) error {
 	if err != nil {
 		return wrongDir(err)
 	}
-	if direct { // bubblewrap does the same
-		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-			return os.NewSyscallError("prctl", err)
+	if direct || p.Joins { // bubblewrap does the same
+		if err := dieWithParent(); err != nil {
+			return err
+		}
+	}
+	if p.TTY {
+		if err := takeTerminal(); err != nil {
+			return err
+		}
+	}
+	if p.Joins {
+		return p.becomeCommand(out)
+	}
+	if p.Program == "" && !p.Probe {
+		if p.Program, err = lookUp(p.Argv[0], p.Env, p.Dir); err != nil {
+			return err
 		}
 	}
 	if err := closeOnExec(planFD); err != nil {
@@ -116,6 +134,33 @@ func (p *Plan) become(out *json.Encoder) error {
 		return err
 	}
 	return &fs.PathError{Op: "exec", Path: p.Argv[0], Err: syscall.Exec(p.Program, p.Argv, p.Env)}
+}
+
+// becomeCommand is the end of become for a command that nsenter waits for. Nsenter holds the answers
+// open, so that their end says nothing: a program that does not start is told as a shell does.
+func (p *Plan) becomeCommand(out *json.Encoder) error {
+	if err := out.Encode(answer{OK: true}); err != nil {
+		return err
+	}
+	program, err := lookUp(p.Argv[0], p.Env, p.Dir)
+	if err == nil {
+		err = syscall.Exec(program, p.Argv, p.Env)
+	}
+	cause, code := err, 126
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		cause = number
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		code = 127
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", p.Argv[0], cause)
+	os.Exit(code)
+	return nil
+}
+
+// dieWithParent has this process killed when the thread that started it ends.
+func dieWithParent() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
 // closeOnExec keeps the descriptors from first on from the next program, also those that the
@@ -171,7 +216,7 @@ func (s *supervisor) spawn(w *os.File) error {
 	if len(s.plan.Launch) == 0 {
 		return s.spawnDirectly(w)
 	}
-	cmd, err := startStage(&s.plan, w)
+	cmd, err := startStage(&s.plan, outputTo(w))
 	if err != nil {
 		return err
 	}
@@ -198,12 +243,16 @@ func within(pid int) int {
 	return pid
 }
 
+func outputTo(w *os.File) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = w, w }
+}
+
 // launchTime is how long a stage, and a supervisor, may take. They take some milliseconds.
 const launchTime = time.Minute
 
 // startStage starts the first stage, and returns when the program runs. After an error nothing
 // runs. The calling thread must live as long as the pod.
-func startStage(p *Plan, out *os.File) (*exec.Cmd, error) {
+func startStage(p *Plan, set func(*exec.Cmd)) (*exec.Cmd, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -229,11 +278,11 @@ func startStage(p *Plan, out *os.File) (*exec.Cmd, error) {
 	defer answers.Close()
 	cmd := launcher(p.Launch, stageEnter)
 	cmd.ExtraFiles = []*os.File{in, theirs, self}
-	cmd.Stdout, cmd.Stderr = out, out
+	set(cmd)
 	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
 		return nil, err
 	}
-	if err := started(answers); err != nil {
+	if err := started(answers, p.Joins); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // its answer is all that matters
 		return nil, err
@@ -243,8 +292,9 @@ func startStage(p *Plan, out *os.File) (*exec.Cmd, error) {
 
 var errNoAnswer = errors.New("bubblewrap did not start it: see its log")
 
-// started reads the answers of the stages until the program runs.
-func started(answers *os.File) error {
+// started reads the answers of the stages until the program runs. For a command that joins, the first one
+// is all.
+func started(answers *os.File, joins bool) error {
 	if err := answers.SetReadDeadline(time.Now().Add(launchTime)); err != nil {
 		return err
 	}
@@ -261,6 +311,8 @@ func started(answers *os.File) error {
 			return err
 		case !a.OK:
 			return a.err()
+		case joins:
+			return nil
 		}
 	}
 }
@@ -329,7 +381,7 @@ func Try(p *Plan) error {
 		text, _ := io.ReadAll(io.LimitReader(r, 1<<10)) // it is only for the log
 		said <- text
 	}()
-	cmd, err := startStage(p, w)
+	cmd, err := startStage(p, outputTo(w))
 	_ = w.Close() // nothing was written to it here
 	if err == nil {
 		err = cmd.Wait()

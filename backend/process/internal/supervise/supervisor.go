@@ -35,6 +35,11 @@ type Plan struct {
 	Bwrap    []string `json:"bwrap,omitempty"`    // the command of bubblewrap up to the pod's; none without
 	FileSize int64    `json:"fileSize,omitempty"` // the most bytes of one file; 0: no limit
 	Probe    bool     `json:"probe,omitempty"`    // only find out whether all this can be done
+
+	// For commands in a pod that runs.
+	Joins bool `json:"joins,omitempty"` // Bwrap is nsenter
+	Keep  int  `json:"keep,omitempty"`  // how many descriptors it gets, after those of the stages
+	TTY   bool `json:"tty,omitempty"`   // its first descriptor is its terminal
 }
 
 // An Identity is the user and the group that a pod runs as.
