@@ -37,7 +37,7 @@ func podOptions(c *call) error {
 
 func (c *call) extras(p *pods.Pod) extrasBody {
 	x := &p.Config.Extras
-	memory := 0
+	var memory int
 	if p.CPU != nil {
 		memory = p.CPU.Memory
 	} else {

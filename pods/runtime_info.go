@@ -54,11 +54,13 @@ var errPortElsewhere = problem.New(problem.BadGateway, "the pod is on a host of 
 // pod.
 func (s *Service) Exposure(ctx context.Context, id string) (Exposure, error) {
 	p, err := s.store.Get(ctx, id)
-	if errors.Is(err, ErrNotFound) || err == nil && p.checkVisible(p.Owner) != nil {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return "", nil
-	}
-	if err != nil {
+	case err != nil:
 		return "", err
+	case p.checkVisible(p.Owner) != nil:
+		return "", nil
 	}
 	return p.Config.Extras.ExposeHTTP, nil
 }

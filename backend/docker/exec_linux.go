@@ -67,7 +67,7 @@ func (p *pod) dial(ctx context.Context, address string, s pods.Streams) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() { // the caller ends it: see pods.Streams
 		if s.Stdin != nil {

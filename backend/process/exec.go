@@ -326,7 +326,7 @@ func dial(ctx context.Context, address string, ports []pods.PortMapping, s pods.
 	if err != nil {
 		return errPortSilent
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() { // the caller ends it: see pods.Streams
 		if s.Stdin != nil {

@@ -141,9 +141,9 @@ func serveExec(s *pods.Service, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := errors.Join(conn.SetDeadline(time.Time{}), buffered.Flush()); err != nil {
-		return nil //nolint:nilerr // the other server has gone
+		return nil // the other server has gone
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -151,7 +151,7 @@ func serveExec(s *pods.Service, w http.ResponseWriter, r *http.Request) error {
 	kind, data, err := f.read()
 	var start execStart
 	if err != nil || kind != frameCommand || json.Unmarshal(data, &start) != nil {
-		return nil //nolint:nilerr // the answer has begun
+		return nil // the answer has begun
 	}
 	in := newInput(f)
 	events := make(chan pods.ExecEvent, 16)
@@ -295,7 +295,7 @@ func (p peer) Exec(whole context.Context, podID string, c pods.Command, s pods.S
 	if !ok {
 		return 0, p.awayError(ctx, p.name, errors.Join(errors.New("it did not change the protocol"), resp.Body.Close()))
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	f := &frames{in: bufio.NewReader(conn), out: conn}
 	if err := f.writeJSON(frameCommand, execStart{c, s.Stdin != nil}); err != nil {

@@ -74,17 +74,17 @@ func tell(args []string) int {
 func window() {
 	changed := make(chan os.Signal, 16)
 	signal.Notify(changed, syscall.SIGWINCH)
-	print := func() {
+	show := func() {
 		if size, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ); err == nil {
 			fmt.Printf("%dx%d\n", size.Col, size.Row)
 		} else {
 			fmt.Println("no terminal")
 		}
 	}
-	print()
+	show()
 	go func() {
 		for range changed {
-			print()
+			show()
 		}
 	}()
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // also its end

@@ -81,7 +81,7 @@ func lookUp(name string, env []string, dir string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &fs.PathError{Op: "exec", Path: name, Err: syscall.ENOENT}
+	return "", &fs.PathError{Op: "exec", Path: name, Err: syscall.ENOENT} //nolint:forbidigo // as the system says it to a shell
 }
 
 // joinDirectly starts a command beside a pod that has nothing to join.
@@ -114,7 +114,7 @@ func (j *Joined) wait() {
 // joinPause is between two looks for what is left of a command.
 const joinPause = 5 * time.Millisecond
 
-// kill ends a command and what it has started, as far as it is found.
+// Kill ends a command and what it has started, as far as it is found.
 func (j *Joined) Kill() {
 	for deadline := time.Now().Add(sweepLimit); ; time.Sleep(joinPause) {
 		j.SignalAll()

@@ -154,7 +154,7 @@ func (p *Plan) becomeCommand(out *json.Encoder) error {
 		code = 127
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", p.Argv[0], cause)
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // this process is the command that did not start
 	return nil
 }
 
