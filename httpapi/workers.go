@@ -263,7 +263,7 @@ func (c *call) give(jobs []serverless.Job, body []byte) error {
 
 // takeBack queues a job again that did not reach its worker.
 func (c *call) takeBack(j *serverless.Job) {
-	op := queue.Op{Ref: j.Ref, Kind: queue.OpRelease, Worker: c.worker(), Token: j.Token}
+	op := queue.Op{Ref: j.Ref, Kind: queue.OpRelease, Worker: c.worker(), Token: j.Token, Untouched: true}
 	err := c.Jobs.Report(context.WithoutCancel(c.r.Context()), op)
 	if err != nil && !errors.Is(err, serverless.ErrLeaseLost) {
 		c.log.Error("taking a job back failed", "job", j.ID, "err", err)

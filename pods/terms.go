@@ -66,15 +66,18 @@ func killedText(st ContainerState, grace time.Duration) string {
 // looked at again when that may be.
 func (s *Service) keepTerms(ctx context.Context, p *Pod, now time.Time) (stops bool, err error) {
 	x := p.Config.Extras
+	var end time.Time
 	if x.StopAfter > 0 {
-		end := p.began().Add(x.StopAfter)
+		end = p.began().Add(x.StopAfter)
 		if !now.Before(end) {
 			return true, s.stopBySelf(ctx, p, now, fmt.Sprintf("stopped %v after its start, as its stopAfter says", x.StopAfter))
 		}
-		s.loop.scheduleAt(p.ID, end)
 	}
 	if x.Idle == nil {
 		s.loop.clearIdle(p.ID)
+		if !end.IsZero() {
+			s.loop.scheduleAt(p.ID, end)
+		}
 		return false, nil
 	}
 	idle, load := s.idles(ctx, p, *x.Idle)
@@ -82,7 +85,12 @@ func (s *Service) keepTerms(ctx context.Context, p *Pod, now time.Time) (stops b
 	if idle && now.Sub(since) >= x.Idle.For {
 		return true, s.stopBySelf(ctx, p, now, fmt.Sprintf("stopped because it did nothing for %v: %s", x.Idle.For, load))
 	}
-	s.loop.scheduleAt(p.ID, now.Add(min(max(x.Idle.For/10, idleLookMin), idleLookMax)))
+	// One look is due at a time: each would leave another one for the end.
+	look := now.Add(min(max(x.Idle.For/10, idleLookMin), idleLookMax))
+	if !end.IsZero() && end.Before(look) {
+		look = end
+	}
+	s.loop.scheduleAt(p.ID, look)
 	return false, nil
 }
 

@@ -17,7 +17,9 @@ import (
 // what Submit takes, and checks what Submit checks. After an error that is not of the database, the
 // transaction is as it was before the call.
 //
-// A key in r.Idempotency is part of the transaction, too. Of two open transactions with the same key
+// A unique key that another job holds is an error that wraps queue.ErrKeyTaken, a *queue.TakenError with
+// the job if it is committed; Replace is refused, because the job that it would change may be of another
+// transaction. A key in r.Idempotency is part of the transaction, too. Of two open transactions with the same key
 // the second one waits for the end of the first.
 //
 // Observers are told of the job at the call, and nobody tells them of a rollback. A queue that is not
@@ -70,6 +72,9 @@ func checkAll(rs []Request, now Instant, place string) error {
 	var all problem.Violations
 	for i := range rs {
 		_ = rs[i].check(now) // its faults are in the violations
+		if u := rs[i].Queue.Unique; u != nil && u.Replace {
+			rs[i].Violations.Add(problem.Invalid, "/queue/unique/onConflict", "must be keep in a transaction")
+		}
 		at := place
 		if at != "" {
 			at += strconv.Itoa(i)

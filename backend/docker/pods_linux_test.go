@@ -331,7 +331,7 @@ func TestAPortInUseIsKnownFromWhatTheEngineSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ports := []pods.PortMapping{{Private: 8000, Public: public, Protocol: "tcp"}}
+			ports := []pods.PortMapping{{Private: 8000, Public: public, Protocol: "tcp", IP: "127.0.0.1"}}
 			if config.Config.ExposedPorts, config.HostConfig.PortBindings, err = bindings(ports); err != nil {
 				t.Fatal(err)
 			}

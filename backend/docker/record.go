@@ -36,6 +36,7 @@ type record struct {
 	RequestedPorts []pods.Port             `json:"wants"`
 	Ports          []podhost.Port          `json:"ports"`
 	Publication    podhost.Publication     `json:"publication,omitzero"`
+	Host           string                  `json:"host,omitempty"`   // address of ports that are not local; empty: loopback, of older records
 	Killed         bool                    `json:"killed,omitempty"` // this run did not end within the grace of a stop
 	Boot           string                  `json:"boot,omitempty"`   // of the host, when it was started
 	// Network is the network of this Runtime that its container is in, or empty.

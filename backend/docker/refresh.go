@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -145,7 +146,7 @@ func (p *pod) updateFrom(c *container.InspectResponse) {
 
 func (p *pod) running(c *container.InspectResponse, s *pods.ContainerState) {
 	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = parseTime(c.State.StartedAt), "", 0, false, false
-	s.Ports, s.IP = podhost.Mapping(p.r.opts.Host.String(), p.rec.Publication, p.rec.RequestedPorts, p.rec.Ports), p.address(c)
+	s.Ports, s.IP = podhost.Mapping(cmp.Or(p.rec.Host, "127.0.0.1"), p.rec.Publication, p.rec.RequestedPorts, p.rec.Ports), p.address(c)
 	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
 	s.Phase = pods.PhaseStarting
 	if p.rec.Healthy {

@@ -163,7 +163,7 @@ func (p *pod) create(ctx context.Context, s pods.Spec) error {
 	}
 	n.attach(s, &config)
 	had := p.rec.Ports
-	p.rec.Publication = podhost.Publish(&s)
+	p.rec.Publication, p.rec.Host = podhost.Publish(&s), p.r.opts.Host.String()
 	for try := 1; ; try++ {
 		if err := p.allocatePorts(s, &config); err != nil {
 			return err

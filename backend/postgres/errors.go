@@ -13,6 +13,7 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Errors of Open and of calls.
@@ -124,9 +125,12 @@ func (f *fault) Unwrap() []error { return []error{f.seen, f.cause} }
 func (s *Store) failure(ctx context.Context, err error) error {
 	var known *problem.Error
 	var full *budget.Error
+	var taken *queue.TakenError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &taken):
+		return taken
 	case errors.As(err, &full):
 		return full
 	case errors.As(err, &known):

@@ -27,6 +27,7 @@ type Jobs struct {
 
 	added   lane[*addCall]
 	keyed   lane[*addCall] // those that wait for whoever has used their Idempotency-Key
+	uniques chan struct{}  // a place for each call that adds jobs with unique keys
 	moved   lane[*moveCall]
 	claimed lane[*claimCall]
 
@@ -65,6 +66,7 @@ func (s *Store) Jobs() *Jobs { return s.jobs }
 
 func newJobs(ctx context.Context, s *Store, cfg *pgxpool.Config) (*Jobs, error) {
 	q := &Jobs{keyFinder: keyFinder{s}, sizes: &s.opts.sizes}
+	q.uniques = make(chan struct{}, max(1, cfg.MaxConns/4))
 	q.dues.q = q
 	q.held.most = q.sizes.held
 	q.connected()

@@ -189,8 +189,6 @@ func checkMade(j *queue.Job) error {
 	switch {
 	case j.Endpoint == "":
 		what = "an endpoint"
-	case j.Owner == "":
-		what = "an owner"
 	case j.Status != queue.InQueue:
 		what = "the status IN_QUEUE"
 	case j.Submitted <= 0 || j.Queued < j.Submitted || j.Expires <= j.Queued:

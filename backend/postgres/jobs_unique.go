@@ -163,8 +163,14 @@ func takeNewKey(ctx context.Context, t keyTx, k *jobKey, jobs []queue.Job) error
 }
 
 // enqueueUnique is Enqueue for jobs some of which have a key. It has a transaction of its own: one that
-// waits for a key must not keep other jobs waiting.
+// waits for a key must not keep other jobs waiting, and a quarter of the connections at most wait for keys.
 func (q *Jobs) enqueueUnique(ctx context.Context, jobs []queue.Job) error {
+	select {
+	case q.uniques <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-q.uniques }()
 	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
 			if q.s.pooled {

@@ -42,10 +42,11 @@ func digest(payload []byte) []byte {
 	return sum[:]
 }
 
-// is reports whether an op is a repetition.
+// is reports whether an op is a repetition. A replacement is none: it may be made twice, and another one
+// looks the same.
 func (u *unsureMove) is(op *queue.Op) bool {
 	a := &u.op
-	return a.Kind == op.Kind && a.Status == op.Status && a.Worker == op.Worker && a.Token == op.Token && a.From == op.From && a.N == op.N && a.Untouched == op.Untouched &&
+	return a.Kind != queue.OpReplace && a.Kind == op.Kind && a.Status == op.Status && a.Worker == op.Worker && a.Token == op.Token && a.From == op.From && a.N == op.N && a.Untouched == op.Untouched &&
 		a.Error == op.Error && bytes.Equal(a.Payload, digest(op.Payload))
 }
 
@@ -71,7 +72,7 @@ func (u *unsureMoves) add(now time.Time, moves []roundMove) {
 			fresh[ref], u.of[ref] = j, j
 		}
 		op := *m.op
-		op.Payload = digest(op.Payload)
+		op.Payload, op.Job = digest(op.Payload), nil
 		j.after = m.after
 		j.moves = append(j.moves, &unsureMove{op, queue.Result{State: m.after, Effect: m.effect}, m.before.Worker})
 	}

@@ -242,7 +242,6 @@ func TestEnqueueTxRefusesWhatNoServiceHasMade(t *testing.T) {
 		tx := begin()
 		for name, spoil := range map[string]func(*queue.Job){
 			"no endpoint":    func(j *queue.Job) { j.Endpoint = "" },
-			"no owner":       func(j *queue.Job) { j.Owner = "" },
 			"no end":         func(j *queue.Job) { j.Expires = 0 },
 			"no start":       func(j *queue.Job) { j.Submitted, j.Queued = 0, 0 },
 			"no timeout":     func(j *queue.Job) { j.ExecTimeout = 0 },

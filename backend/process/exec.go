@@ -140,7 +140,11 @@ func openTransfer(c *pods.Command, user *supervise.Identity) (t *transfer, err e
 		t.close()
 		return nil, err
 	}
-	return t, give(t.theirs[1:], user)
+	if err := give(t.theirs[1:], user); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // give lets a user open its output again, at /dev/stdout.

@@ -164,8 +164,8 @@ func serveExec(s *pods.Service, w http.ResponseWriter, r *http.Request) error {
 	}
 	stop := context.AfterFunc(ctx, func() { in.close(context.Cause(ctx)); _ = conn.Close() })
 	code, err := s.HostExec(ctx, r.PathValue("id"), start.Command, streams)
-	if ctx.Err() == nil {
-		_ = f.writeJSON(frameEnd, endOf(code, err)) // the other server has gone
+	if ctx.Err() == nil && f.writeJSON(frameEnd, endOf(code, err)) == nil {
+		<-ctx.Done() // the other side closes when it has read all: closing now would drop what is on its way
 	}
 	stop()
 	cancel()

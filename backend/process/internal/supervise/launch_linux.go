@@ -120,6 +120,9 @@ func (p *Plan) become(out *json.Encoder) error {
 		}
 	}
 	if p.Joins {
+		if err := closeOnExec(planFD); err != nil { // the server's program is among them
+			return err
+		}
 		return p.becomeCommand(out)
 	}
 	if p.Program == "" && !p.Probe {
