@@ -98,7 +98,8 @@ func TestAWorkersContextHasTheTraceContextOfItsJob(t *testing.T) {
 	check := func(t *testing.T) {
 		t.Helper()
 		for _, r := range []serverless.Request{{Trace: trace}, {}, {Trace: serverless.Trace{Parent: "no", State: "a=1"}}} {
-			r.Input, r.Wait = []byte(`{}`), 20*time.Second
+			// A job that was on its way to the worker that has just gone comes back with its lease.
+			r.Input, r.Wait = []byte(`{}`), 2*time.Minute
 			j, err := s.SubmitAndWait(t.Context(), "u", "e", r)
 			want, _ := json.Marshal([]string{r.Trace.Valid().Parent, r.Trace.Valid().State, ""})
 			if err != nil || string(j.Output) != string(want) {
