@@ -166,6 +166,7 @@ func TestWorkerIsAContainerWithAllThatItsEndpointSays(t *testing.T) {
 		PlatformEnv: []string{"RUNPOD_CPU_COUNT", "RUNPOD_DC_ID", "RUNPOD_POD_ID", "RUNPOD_VOLUME_ID"},
 		Mounts:      []pods.Mount{{VolumeID: "vol1", Path: "/runpod-volume"}},
 		VCPU:        2, Memory: 4,
+		LocalPorts: true,
 		Credential: pods.Credential{Registry: "registry.example", Username: "alice", Password: "s3cret"},
 	}
 	if diff := cmp.Diff(want, rt.specs["worker.ep.w1"]); diff != "" {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -102,6 +103,19 @@ func (s *Status) UnmarshalText(text []byte) error {
 	}
 	*s = v
 	return nil
+}
+
+// UnmarshalJSON reads a name, or the number that records of earlier versions have.
+func (s *Status) UnmarshalJSON(b []byte) error {
+	if n, err := strconv.Atoi(string(b)); err == nil && n >= 0 && n < len(statusNames) {
+		*s = Status(n)
+		return nil
+	}
+	var name string
+	if err := json.Unmarshal(b, &name); err != nil {
+		return fmt.Errorf("queue: %s is no status of a job", b)
+	}
+	return s.UnmarshalText([]byte(name))
 }
 
 // Terminal reports whether a job in this status has ended.

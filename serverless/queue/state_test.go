@@ -1,9 +1,11 @@
 package queue_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -597,6 +599,20 @@ func TestInstantsAndSpans(t *testing.T) {
 		j := queue.Job{State: c.state}
 		if j.DelayTime() != c.wait || j.ExecutionTime() != c.run {
 			t.Errorf("%s: waited %v, ran %v, want %v, %v", name, j.DelayTime(), j.ExecutionTime(), c.wait, c.run)
+		}
+	}
+}
+
+func TestAStatusOfAnEarlierRecordIsItsNumber(t *testing.T) {
+	for text, want := range map[string]queue.Status{`"FAILED"`: queue.Failed, strconv.Itoa(int(queue.Failed)): queue.Failed, "0": queue.InQueue} {
+		var s queue.Status
+		if err := json.Unmarshal([]byte(text), &s); err != nil || s != want {
+			t.Errorf("%s is read as %v, %v, want %v", text, s, err, want)
+		}
+	}
+	for _, bad := range []string{`"NO"`, "99", "-1", "1.5", "null,"} {
+		if err := json.Unmarshal([]byte(bad), new(queue.Status)); err == nil {
+			t.Errorf("%s is read as a status", bad)
 		}
 	}
 }

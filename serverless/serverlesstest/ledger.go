@@ -296,6 +296,9 @@ func (l *Ledger) applied(op *queue.Op, r *queue.Result) {
 		a.gone = a.gone || op.Kind == queue.OpDelete
 		return
 	}
+	if r.Effect&queue.PutInput != 0 {
+		a.job.Input, a.job.Extra, a.job.Webhook = bytes.Clone(op.Job.Input), bytes.Clone(op.Job.Extra), op.Job.Webhook
+	}
 	a.acknowledged = a.acknowledged || op.Kind.Durable() || !r.State.Unshown()
 	before := a.state
 	l.settle(a, &r.State)
