@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -265,6 +266,26 @@ func (c *lineScan) jobs(l *orderLine, depth int) {
 	}
 }
 
+// renew adds what later news say of a line. Both have read the jobs from a place on, as they were then, and
+// the later one may begin before or after the other.
+func (c *lineScan) renew(l *orderLine, depth int) {
+	first := *c.head
+	switch {
+	case l.head == 0 || 0 < first && first <= l.head:
+		c.jobs(l, depth)
+	case first == 0 || l.more && l.after() <= first:
+		// What is read of it next is as new as the news.
+	default:
+		head, old := l.head, l.jobs
+		c.jobs(l, depth)
+		n := slices.IndexFunc(old, func(j *readyJob) bool { return int64(j.seq) >= first })
+		if n < 0 {
+			n = len(old)
+		}
+		l.head, l.jobs = head, slices.Concat(old[:n], l.jobs)
+	}
+}
+
 // addUse takes what is stored about a key, once.
 func (c *lineScan) addUse(u *orderUse) {
 	if u != nil && c.keyPlace.Valid && !u.place.Valid {
@@ -356,7 +377,7 @@ func (o *order) readNews(b *pgx.Batch, from int64) {
 				return nil
 			}
 			if l, added := c.add(w, o.depth); !added {
-				c.jobs(l, o.depth) // those that were read before are older than the news
+				c.renew(l, o.depth)
 			}
 			return nil
 		})

@@ -49,6 +49,42 @@ func lose(t *testing.T, q queue.JobQueue, id string) {
 	}
 }
 
+// Claims read the news of a line in pieces, and each piece is newer than the one before.
+func TestALineKeepsTheJobsOfItsFirstNews(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		t.Run(fmt.Sprint("several lines ", several), func(t *testing.T) {
+			url := postgresql.Database(t)
+			q := openURL(t, url).Jobs()
+			const jobs = 1500 // more than one piece of news has
+			for i := range jobs {
+				j := newJob(fmt.Sprint(i))
+				if several {
+					j.Key = fmt.Sprint(i % 2)
+				}
+				submit(t, q, j)
+			}
+			var got []string
+			for len(got) < jobs {
+				list := claim(t, q, instant, "w", 500, nil)
+				if len(list) == 0 {
+					break
+				}
+				for _, j := range list {
+					got = append(got, string(j.ID))
+				}
+			}
+			if len(got) != jobs {
+				t.Fatalf("%d jobs were claimed, the first one is %q, want %d", len(got), got[:min(1, len(got))], jobs)
+			}
+			for i, id := range got {
+				if id != fmt.Sprint(i) {
+					t.Fatalf("job %q was claimed at place %d", id, i)
+				}
+			}
+		})
+	}
+}
+
 // A job that is queued again keeps its place, which may be before where all servers begin to read.
 func TestALineHidesNoJobThatIsQueuedAgain(t *testing.T) {
 	both := newTwoServers(t)
