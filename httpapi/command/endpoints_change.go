@@ -17,12 +17,12 @@ func endpointChangeCommands() []Command {
 		{
 			Name: "endpoints create", Remote: true, Summary: "create an endpoint with a queue",
 			Help:    "-file has the body of POST /v2/serverless, and the other flags take precedence.",
-			Example: "endpoints create -name captions -image ghcr.io/acme/captions:1.2 -cpu host -max 3", New: createEndpoint,
+			Example: "endpoints create -name captions -image ghcr.io/acme/captions:1.2 -cpu host -max 3", New: changeEndpoint(createEndpoint),
 		},
 		{
 			Name: "endpoints update", Args: "ENDPOINT", Remote: true, Summary: "change an endpoint; a change of its container is a new release",
 			Help:    "-file has the body of PATCH /v2/serverless/ENDPOINT, and the other flags take precedence.",
-			Example: "endpoints update 4xoz... -image ghcr.io/acme/captions:1.3", New: updateEndpoint,
+			Example: "endpoints update 4xoz... -image ghcr.io/acme/captions:1.3", New: changeEndpoint(updateEndpoint),
 		},
 		{
 			Name: "queue", Args: "ENDPOINT", Remote: true, Summary: "show the settings of an endpoint's queue, or change those that flags name",
@@ -52,13 +52,7 @@ func (e *endpointForm) flags(f *flag.FlagSet) {
 	f.StringVar(&e.args, "args", "", "`arguments` of the image")
 	f.Var(&e.least, "min", "the fewest `workers`")
 	f.Var(&e.most, "max", "the most `workers`")
-	f.Func("env", "a `NAME=VALUE` of the environment of workers; may be repeated", func(s string) error {
-		name, value, ok := strings.Cut(s, "=")
-		if e.env[name] = value; !ok || name == "" {
-			return errors.New("must be NAME=VALUE")
-		}
-		return nil
-	})
+	envFlag(f, e.env, "a `NAME=VALUE` of the environment of workers; may be repeated")
 }
 
 // An optionalInt is a number that may be absent.
@@ -135,38 +129,33 @@ func showEndpoint(c *Call, e client.Endpoint) error {
 	)
 }
 
-func createEndpoint(f *flag.FlagSet) func(context.Context, *Call) error {
-	var form endpointForm
-	form.flags(f)
-	return func(ctx context.Context, c *Call) error {
-		s, err := form.settings(c)
-		if err != nil {
-			return err
+// changeEndpoint sends the settings of the flags, and shows the endpoint that they make.
+func changeEndpoint(send func(context.Context, *Call, client.EndpointSettings) (client.Endpoint, error)) func(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(f *flag.FlagSet) func(context.Context, *Call) error {
+		var form endpointForm
+		form.flags(f)
+		return func(ctx context.Context, c *Call) error {
+			s, err := form.settings(c)
+			if err != nil {
+				return err
+			}
+			e, err := send(ctx, c, s)
+			if err != nil {
+				return err
+			}
+			return showEndpoint(c, e)
 		}
-		s.Type = cmp.Or(s.Type, "QUEUE")
-		s.Scaling = cmp.Or(s.Scaling, &client.Scaling{Type: "QUEUE_DELAY", QueueDelay: 4}) // a job that waits for 4 s starts a worker
-		e, err := c.Client.Endpoints.Create(ctx, s)
-		if err != nil {
-			return err
-		}
-		return showEndpoint(c, e)
 	}
 }
 
-func updateEndpoint(f *flag.FlagSet) func(context.Context, *Call) error {
-	var form endpointForm
-	form.flags(f)
-	return func(ctx context.Context, c *Call) error {
-		s, err := form.settings(c)
-		if err != nil {
-			return err
-		}
-		e, err := c.Client.Endpoints.Update(ctx, c.Args[0], s)
-		if err != nil {
-			return err
-		}
-		return showEndpoint(c, e)
-	}
+func createEndpoint(ctx context.Context, c *Call, s client.EndpointSettings) (client.Endpoint, error) {
+	s.Type = cmp.Or(s.Type, "QUEUE")
+	s.Scaling = cmp.Or(s.Scaling, &client.Scaling{Type: "QUEUE_DELAY", QueueDelay: 4}) // a job that waits for 4 s starts a worker
+	return c.Client.Endpoints.Create(ctx, s)
+}
+
+func updateEndpoint(ctx context.Context, c *Call, s client.EndpointSettings) (client.Endpoint, error) {
+	return c.Client.Endpoints.Update(ctx, c.Args[0], s)
 }
 
 func queueSettings(f *flag.FlagSet) func(context.Context, *Call) error {

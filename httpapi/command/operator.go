@@ -152,7 +152,7 @@ func listUsers(*flag.FlagSet) func(context.Context, *Call) error {
 }
 
 func eraseUser(f *flag.FlagSet) func(context.Context, *Call) error {
-	yes := f.Bool("yes", false, "erase the user; without it the command only says what would go")
+	yes := f.Bool("yes", false, "erase the user; without it nothing is done")
 	return func(ctx context.Context, c *Call) error {
 		if !*yes {
 			return usagef("this ends and deletes all that %s has, and cannot be undone: add -yes if you mean it", c.Args[0])

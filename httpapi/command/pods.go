@@ -131,13 +131,7 @@ func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.IntVar(&p.disk, "disk", 0, "`GB` of disk (default: the server's)")
 	f.StringVar(&p.ports, "ports", "", "`ports`, separated by commas: 8000/http,22/tcp")
 	f.StringVar(&p.args, "args", "", "`arguments` of the image, or an object with both lists: {\"entrypoint\":[\"sh\"],\"cmd\":[\"-c\",\"...\"]}")
-	f.Func("env", "a `NAME=VALUE` of its environment; may be repeated", func(s string) error {
-		name, value, ok := strings.Cut(s, "=")
-		if p.env[name] = value; !ok || name == "" {
-			return errors.New("must be NAME=VALUE")
-		}
-		return nil
-	})
+	envFlag(f, p.env, "a `NAME=VALUE` of its environment; may be repeated")
 	o := optionFlags(f)
 	wait := f.Bool("wait", false, "wait until it runs")
 	return func(ctx context.Context, c *Call) error {
@@ -159,6 +153,17 @@ func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
 		}
 		return showPod(c, pod)
 	}
+}
+
+// envFlag defines the flag -env, which fills env.
+func envFlag(f *flag.FlagSet, env map[string]string, what string) {
+	f.Func("env", what, func(s string) error {
+		name, value, ok := strings.Cut(s, "=")
+		if env[name] = value; !ok || name == "" {
+			return errors.New("must be NAME=VALUE")
+		}
+		return nil
+	})
 }
 
 // settings are those of the file, and those of the other flags over them.
