@@ -151,6 +151,7 @@ func (c *chaosTest) config() string {
 	b, err := json.Marshal(map[string]any{
 		"secretKey": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))),
 		"webhook":   map[string]any{"allowPrivate": true},
+		"processes": map[string]any{"user": ownUser()},
 		"keys":      []any{map[string]any{"key": crashKey, "user": "crash", "scopes": []string{"*", "operator"}, "exempt": true}},
 		"images":    map[string]any{"py/echo": map[string]any{"command": []string{python(c.t), script}, "env": map[string]string{"MODE": "echo"}}},
 		"endpoints": []any{map[string]any{

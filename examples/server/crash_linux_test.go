@@ -197,11 +197,15 @@ func (c *crashTest) rest(all bool) {
 	}
 }
 
-// says is what the server says of a job: its state, its attempts and its webhooks.
+// says is what the server says of a job: its state, its attempts, its workers, why it waits, and its webhooks.
 func (c *crashTest) says(o *trackedJob) string {
 	var list []string
 	of := "/v2/" + o.endpoint
-	for _, path := range []string{of + "/status/" + o.id, of + "/attempts/" + o.id, of + "/health", "/v2/serverless/" + o.endpoint + "/deliveries/" + o.id} {
+	admin := "/v2/serverless/" + o.endpoint
+	for _, path := range []string{
+		of + "/status/" + o.id, of + "/attempts/" + o.id, of + "/health",
+		admin + "/workers", admin + "/decisions?jobId=" + o.id, admin + "/decisions", admin + "/deliveries/" + o.id,
+	} {
 		code, b, err := c.do(c.t.Context(), "GET", path, "")
 		list = append(list, fmt.Sprintf("%s: %d %s %v", path, code, b, err))
 	}

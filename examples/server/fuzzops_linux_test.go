@@ -38,6 +38,7 @@ var faults5xx = []struct {
 	{"proxy", 503, "", "there is no worker in time"},
 	{"proxy", 504, "", "the worker did not answer in time"},
 	{"openai", 500, "why", "the worker failed with an error of its own: the input asked for it"},
+	{"openai", 500, "the worker gave no answer", "the job was ended without an output, or with one that is no value of an answer"},
 }
 
 func right5xx(op string, status int, body []byte) bool {
