@@ -57,7 +57,7 @@ func (p *pod) watchDisk(x *proc) {
 				reason = fmt.Sprintf("what it has written to its %s cannot be measured: %v", x.limits[i].Name, withoutPaths(err.Error(), err))
 			}
 			if reason != "" {
-				p.jobs.Do(func() { p.endForDisk(x, reason) })
+				p.do(func() { p.endForDisk(x, reason) })
 				return
 			}
 		}

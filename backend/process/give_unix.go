@@ -74,7 +74,7 @@ func (p *pod) giveAll(dirs []string, id supervise.Identity) {
 			p.r.opts.Logger.Error("process: files of a pod cannot be given to its user", "pod", p.id, "err", err)
 			return
 		case done:
-			p.jobs.Do(func() {
+			p.do(func() {
 				p.rec.User = &id.UID
 				p.save()
 			})

@@ -48,13 +48,26 @@ func (p *pod) gone() bool {
 	return true
 }
 
+// do queues a job. It is dropped if the pod has been removed when its turn comes: its directory may
+// be another pod's of the same id by then.
+func (p *pod) do(job func()) {
+	p.jobs.Do(func() {
+		select {
+		case <-p.over:
+		default:
+			job()
+		}
+	})
+}
+
 func (p *pod) currentState() (pods.ContainerState, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return podhost.CopyState(p.state), p.known
 }
 
-// queueRemoval queues the removal; from now on Ensure is refused.
+// queueRemoval queues the removal; from now on Ensure is refused. The job is never dropped, because
+// somebody waits for its result.
 func (p *pod) queueRemoval(job func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +91,7 @@ func (p *pod) ensure(s pods.Spec) error {
 		p.published.shortenGrace(podhost.Grace(&s, p.r.opts.Grace))
 	}
 	p.setLocked(pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: time.Now()})
-	p.jobs.Do(func() { p.start(s) })
+	p.do(func() { p.start(s) })
 	return nil
 }
 

@@ -17,7 +17,7 @@ func (p *pod) resume(rec record) {
 	if !rec.Starting && !rec.Running && rec.PID == 0 {
 		return
 	}
-	p.jobs.Do(func() { p.recover() })
+	p.do(func() { p.recover() })
 }
 
 // recover is the job that adopts a pod, or ends what is left of it.

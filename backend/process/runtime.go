@@ -148,7 +148,7 @@ func (r *Runtime) Ensure(_ context.Context, s pods.Spec) error {
 func (r *Runtime) Stop(_ context.Context, podID string, grace time.Duration) error {
 	_, err := r.pods.Call(podID, func(p *pod) {
 		p.shortenGrace(grace)
-		p.jobs.Do(func() { p.stop(grace, "") })
+		p.do(func() { p.stop(grace, "") })
 	})
 	if err != nil {
 		return fmt.Errorf("process: stop %q: %w", podID, err)
@@ -213,7 +213,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { close(r.killNow) })()
 	for _, p := range r.pods.All() {
 		p.shortenGrace(r.opts.Grace)
-		p.jobs.Do(func() { p.stop(r.opts.Grace, "server stopped") })
+		p.do(func() { p.stop(r.opts.Grace, "server stopped") })
 	}
 	r.work.Wait()
 	close(r.closed)

@@ -417,6 +417,28 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 	}
 }
 
+func TestAJobAfterTheRemovalOfItsPodLeavesANewPodOfTheIDAlone(t *testing.T) {
+	rt := open(t, t.TempDir())
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
+	old := rt.pods.Find("a")
+	if err := rt.Remove(t.Context(), "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
+	old.do(func() { // as when its files were given to its user meanwhile
+		old.rec.State.Reason = "of the old pod"
+		old.save()
+	})
+	over := make(chan struct{})
+	old.jobs.Do(func() { close(over) })
+	<-over
+	if rec, err := readRecord(rt.root.record("a")); err != nil || rec.State.PodID != "a" || rec.State.Reason != "" {
+		t.Errorf("the new pod's record is %+v, %v, want its own", rec.State, err)
+	}
+}
+
 func TestAPodIsBeingRemovedUntilTheLastRemovalHasFailed(t *testing.T) {
 	rt := open(t, t.TempDir())
 	ensure(t, rt, spec("a", program("run")))

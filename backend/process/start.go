@@ -249,13 +249,13 @@ func (p *pod) supervise(x *proc, s pods.ContainerState) {
 	p.publish(s)
 	p.r.start(func() {
 		<-x.Ended
-		p.jobs.Do(func() { p.recordExit(x) })
+		p.do(func() { p.recordExit(x) })
 	})
 	p.r.start(func() { p.watchDisk(x) })
 	if s.Phase == pods.PhaseStarting {
 		p.r.start(func() {
 			if p.r.healthy(x, s.Ports) {
-				p.jobs.Do(func() { p.markHealthy(x) })
+				p.do(func() { p.markHealthy(x) })
 			}
 		})
 	}
