@@ -9,16 +9,18 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
+// unique returns a job that has a key while it is active.
+func unique(id string) queue.Job {
+	j := newJob(id)
+	j.Unique = queue.Unique{Key: "k", While: queue.WhileActive}
+	return j
+}
+
 // A key that an open transaction has taken is waited for: until its end, or for a bounded time. Jobs
 // without the key do not wait.
 func TestAKeyOfAnOpenTransactionIsWaitedFor(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, url string, s *postgres.Store, begin func() ownTx) {
-		unique := func(id string) queue.Job {
-			j := newJob(id)
-			j.Unique = queue.Unique{Key: "k", While: queue.WhileActive}
-			return j
-		}
 		gone := begin()
 		must(t, gone.enqueue(unique("a")))
 		if err := s.Jobs().Enqueue(t.Context(), []queue.Job{unique("b")}); !errors.Is(err, queue.ErrKeyTaken) {
