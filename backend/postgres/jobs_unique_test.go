@@ -52,3 +52,23 @@ func TestAKeyOfAnOpenTransactionIsWaitedFor(t *testing.T) {
 		wantStats(t, s.Jobs(), 3)
 	})
 }
+
+// The database ends the connection of the first call that takes a key, before its commit: the call is
+// made again.
+func TestAUniqueJobIsAddedAgainAfterACutConnection(t *testing.T) {
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	execute(t, url, `CREATE SEQUENCE taken; CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('taken') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$;
+		CREATE TRIGGER t BEFORE INSERT ON podyard.job_keys FOR EACH ROW EXECUTE FUNCTION cut()`)
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{unique("a")}))
+	var taken int
+	must(t, connect(t, url).QueryRow(t.Context(), `SELECT last_value FROM taken`).Scan(&taken))
+	if taken != 2 {
+		t.Errorf("the key was taken %d times, want 2: this shows nothing", taken)
+	}
+	if err := s.Jobs().Enqueue(t.Context(), []queue.Job{unique("b")}); !errors.Is(err, &queue.TakenError{Ref: unique("a").Ref}) {
+		t.Errorf("Enqueue of the same key = %v, want TakenError", err)
+	}
+	wantStats(t, s.Jobs(), 1)
+}
