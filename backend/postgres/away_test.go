@@ -300,8 +300,10 @@ func TestWhatADatabaseRefusesForNowIsA503(t *testing.T) {
 	} {
 		execute(t, database, `DELETE FROM refusal; INSERT INTO refusal VALUES ('`+c.code+`')`)
 		for what, err := range map[string]error{
-			"Enqueue": s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}),
-			"Create":  s.Volumes().Create(t.Context(), volumes.Volume{ID: "v", Owner: "alice"}),
+			"Enqueue":           s.Jobs().Enqueue(t.Context(), []queue.Job{newJob("a")}),
+			"Enqueue by key":    s.Jobs().Enqueue(t.Context(), []queue.Job{keyed("a")}),
+			"Enqueue of unique": s.Jobs().Enqueue(t.Context(), []queue.Job{unique("a")}),
+			"Create":            s.Volumes().Create(t.Context(), volumes.Volume{ID: "v", Owner: "alice"}),
 		} {
 			if errors.Is(err, postgres.ErrNotNow) != c.now || (problem.Of(err).Status == 503) != c.now {
 				t.Errorf("%s after %s = %v, want ErrNotNow: %v", what, c.code, err, c.now)

@@ -74,6 +74,9 @@ func (c *addCall) size() (items, bytes int) {
 	return len(c.jobs), bytes
 }
 
+// hasKey reports whether a call may wait for somebody who has used its Idempotency-Key.
+func (c *addCall) hasKey() bool { return len(queue.Creations(c.jobs)) > 0 }
+
 // Enqueue implements queue.JobQueue. It makes jobs durable also where it need not.
 func (q *Jobs) Enqueue(ctx context.Context, jobs []queue.Job) error {
 	if len(jobs) == 0 {
@@ -119,7 +122,7 @@ func (q *Jobs) addImpatient(ctx context.Context, calls []*addCall, rows *counter
 	var rest []*addCall
 	for _, c := range calls {
 		c.full = nil
-		if len(queue.Creations(c.jobs)) == 0 {
+		if !c.hasKey() {
 			rest = append(rest, c)
 		} else if err := q.keyed.push(ctx, c); err != nil {
 			c.answer <- err
@@ -137,7 +140,7 @@ func (q *Jobs) addCalls(ctx context.Context, b *addBatch, rows *counterRows) {
 	if errors.Is(err, errNear) {
 		err = q.addOnce(ctx, b, rows, q.addAdmitted)
 	}
-	if code(err) == codeLock && !b.patient {
+	if code(err) == codeLock && !b.patient && slices.ContainsFunc(calls, (*addCall).hasKey) {
 		q.addImpatient(ctx, calls, rows)
 		return
 	}

@@ -148,15 +148,17 @@ func TestATransactionMayAddManyJobsWithAnyBytes(t *testing.T) {
 	})
 }
 
+// keyed returns a job of a request with an Idempotency-Key.
+func keyed(id string) queue.Job {
+	j := newJob(id)
+	request := idempotency.NewRequest("key", []string{"alice"}, []byte("body"))
+	j.Creation = &idempotency.Record{Request: *request, ID: id, At: time.UnixMilli(int64(instant))}
+	return j
+}
+
 func TestAnIdempotencyKeyIsPartOfTheTransactionOfItsCaller(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, _ string, s *postgres.Store, begin func() ownTx) {
-		keyed := func(id string) queue.Job {
-			j := newJob(id)
-			request := idempotency.NewRequest("key", []string{"alice"}, []byte("body"))
-			j.Creation = &idempotency.Record{Request: *request, ID: id, At: time.UnixMilli(int64(instant))}
-			return j
-		}
 		gone := begin()
 		must(t, gone.enqueue(keyed("a")))
 		must(t, gone.rollback())

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -171,15 +170,13 @@ func (q *Jobs) enqueueUnique(ctx context.Context, jobs []queue.Job) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-q.uniques }()
-	return q.s.repeatIn(ctx, q.pool, func(c *pgxpool.Conn) error {
-		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{BeginQuery: begin}, func(tx pgx.Tx) error {
-			if q.s.pooled {
-				if _, err := tx.Exec(ctx, localPlanSettings); err != nil {
-					return err
-				}
+	return q.s.txIn(ctx, q.pool, func(tx pgx.Tx) error {
+		if q.s.pooled {
+			if _, err := tx.Exec(ctx, localPlanSettings); err != nil {
+				return err
 			}
-			return q.EnqueueTx(ctx, tx, jobs...)
-		})
+		}
+		return q.EnqueueTx(ctx, tx, jobs...)
 	})
 }
 

@@ -9,16 +9,18 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
+// unique returns a job that has a key while it is active.
+func unique(id string) queue.Job {
+	j := newJob(id)
+	j.Unique = queue.Unique{Key: "k", While: queue.WhileActive}
+	return j
+}
+
 // A key that an open transaction has taken is waited for: until its end, or for a bounded time. Jobs
 // without the key do not wait.
 func TestAKeyOfAnOpenTransactionIsWaitedFor(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	eachTx(t, func(t *testing.T, url string, s *postgres.Store, begin func() ownTx) {
-		unique := func(id string) queue.Job {
-			j := newJob(id)
-			j.Unique = queue.Unique{Key: "k", While: queue.WhileActive}
-			return j
-		}
 		gone := begin()
 		must(t, gone.enqueue(unique("a")))
 		if err := s.Jobs().Enqueue(t.Context(), []queue.Job{unique("b")}); !errors.Is(err, queue.ErrKeyTaken) {
@@ -49,4 +51,24 @@ func TestAKeyOfAnOpenTransactionIsWaitedFor(t *testing.T) {
 		must(t, kept.commit())
 		wantStats(t, s.Jobs(), 3)
 	})
+}
+
+// The database ends the connection of the first call that takes a key, before its commit: the call is
+// made again.
+func TestAUniqueJobIsAddedAgainAfterACutConnection(t *testing.T) {
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	execute(t, url, `CREATE SEQUENCE taken; CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('taken') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$;
+		CREATE TRIGGER t BEFORE INSERT ON podyard.job_keys FOR EACH ROW EXECUTE FUNCTION cut()`)
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{unique("a")}))
+	var taken int
+	must(t, connect(t, url).QueryRow(t.Context(), `SELECT last_value FROM taken`).Scan(&taken))
+	if taken != 2 {
+		t.Errorf("the key was taken %d times, want 2: this shows nothing", taken)
+	}
+	if err := s.Jobs().Enqueue(t.Context(), []queue.Job{unique("b")}); !errors.Is(err, &queue.TakenError{Ref: unique("a").Ref}) {
+		t.Errorf("Enqueue of the same key = %v, want TakenError", err)
+	}
+	wantStats(t, s.Jobs(), 1)
 }

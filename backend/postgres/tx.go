@@ -36,7 +36,12 @@ const attempts = 64
 // tx runs fn in a transaction and commits it if fn returns nil. fn may run more than once. An
 // error of fn that is not of the database is returned as it is.
 func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return s.repeat(ctx, func(c *pgxpool.Conn) error {
+	return s.txIn(ctx, s.pool, fn)
+}
+
+// txIn is tx with a connection of a pool.
+func (s *Store) txIn(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+	return s.repeatIn(ctx, pool, func(c *pgxpool.Conn) error {
 		tx, err := c.BeginTx(ctx, s.transaction())
 		if err != nil {
 			return &unchanged{err}

@@ -328,7 +328,7 @@ func TestAllFaultsOfARequestAreNamedTogetherByField(t *testing.T) {
 		"/user: must be the name of a user, with at most 255 bytes and without control characters":                                    {User: "*", Scopes: []string{"*"}},
 		"/user: must be the name of a user, with at most 255 bytes and without control characters|/scopes: must have 1 to 100 scopes": {User: strings.Repeat("x", 256), Scopes: []string{}},
 		"/scopes/1: is there twice|/expires: must be in the future":                                                                   {Scopes: []string{"*", "*"}, Expires: time.Now().Add(-time.Second)},
-		`/user: must be the name of a user, with at most 255 bytes and without control characters|/scopes/0: unknown scope "pods:run": must be *, operator, read or write of pods, registries or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)`: {User: "a\nb", Scopes: []string{"pods:run"}},
+		`/user: must be the name of a user, with at most 255 bytes and without control characters|/scopes/0: unknown scope "pods:run": must be *, operator, read or write of pods, registries, secrets or endpoints (pods:read), or run, read or work of an endpoint (endpoint:ID:run)`: {User: "a\nb", Scopes: []string{"pods:run"}},
 	} {
 		_, _, err := b.Create(t.Context(), alice, r)
 		if got := strings.Join(problem.Of(err).Errors, "|"); got != want || problem.KindOf(err) != problem.Invalid {

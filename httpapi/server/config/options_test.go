@@ -36,8 +36,9 @@ var options = map[reflect.Type]map[string]string{
 		"ImageAge": "/containers/imageDays", "DiskFree": "/containers/diskFree", "Runtime": "/containers/runtime",
 		"UserNamespaces": "/containers/userNamespaces", "Isolation": "/containers/isolation", "Reachable": byProgram,
 		"Deny": "/containers/deny", "AllowNewPrivileges": "/containers/newPrivileges",
-		"PidsLimit": enough, "CapDrop": enough, "Init": enough, "ShmSize": enough, "DiskLimit": byMachine, "CDIDirs": byMachine,
-		"LogSize": enough, "Grace": enough, "Resync": forTests, "Logger": byProgram,
+		"PidsLimit": "/containers/pids", "Ulimits": "/containers/ulimits", "CapDrop": "/containers/capDrop", "Init": "/containers/init",
+		"ShmSize": "/containers/shmSize", "DiskLimit": "/containers/diskLimit", "CDIDirs": "/containers/cdiDirs", "LogSize": "/containers/logSize",
+		"Grace": enough, "Resync": forTests, "Logger": byProgram,
 	},
 	reflect.TypeFor[process.Options](): {
 		"Images": "/images", "Host": byProgram, "MinReadyTime": forTests, "ReadyTimeout": enough, "Grace": enough, "LogSize": enough,
@@ -56,7 +57,7 @@ var options = map[reflect.Type]map[string]string{
 		"Cache": enough, "WorkerGone": byProgram, "Observer": byProgram,
 	},
 	reflect.TypeFor[postgres.Options](): {
-		"Key": "/secretKey", "OldKeys": "/oldSecretKeys", "MaxConns": "pool_max_conns of the URL", "Name": byFlag, "Clock": forTests, "Logger": byProgram,
+		"Key": "/secretKey", "OldKeys": "/oldSecretKeys", "Pool": "a program that embeds the store has it; a server has a URL", "MaxConns": "pool_max_conns of the URL", "Name": byFlag, "Clock": forTests, "Logger": byProgram,
 	},
 	reflect.TypeFor[memory.RuntimeOptions](): {
 		"Clock": forTests, "Seed": forTests, "Scripts": forTests, "CUDA": forTests,
