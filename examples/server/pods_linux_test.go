@@ -131,8 +131,7 @@ func TestStartKeepsTheDiskRestartAndResetWipeIt(t *testing.T) {
 	in.act(p.ID, "stop")
 	log.await("system: stopped by its user")
 	in.act(p.ID, "start")
-	log.await("container: kept")
-	log.await("system: container is healthy")
+	log.awaitAll("container: kept", "system: container is healthy")
 	in.act(p.ID, "restart")
 	log.await("container: empty")
 	// A reset is allowed in STARTING too.
