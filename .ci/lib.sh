@@ -219,17 +219,18 @@ only_flakes() { # LOG
 
 # again succeeds if at most three tests of a log failed that are not in .ci/flakes, and each of them
 # passes three times by itself.
-again() { # LOG
-	local package name some=0
+again() { # LOG COMMAND...: go test, with its flags
+	local log=$1 package name some=0
+	shift
 	while read -r package name; do
 		if flakes | awk -v p="$package" -v t="$name" '$2 == p && $3 == t { found = 1 } END { exit !found }'; then
 			continue
 		fi
 		[[ $name != - ]] && ((++some <= 3)) || return 1
 		echo "again: $package $name"
-		go test -race -count 3 -timeout 20m -run "^$name\$" "$package" </dev/null || return 1
+		"$@" -count 3 -timeout 20m -run "^$name\$" "$package" </dev/null || return 1
 		skip "$package $name failed once and then passed three times: find its cause"
-	done < <(failures "$1")
+	done < <(failures "$log")
 	((some))
 }
 
