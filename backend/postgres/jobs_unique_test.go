@@ -72,3 +72,34 @@ func TestAUniqueJobIsAddedAgainAfterACutConnection(t *testing.T) {
 	}
 	wantStats(t, s.Jobs(), 1)
 }
+
+// The row of a key goes with its job.
+func TestTheKeyOfAJobGoesWithIt(t *testing.T) {
+	url := postgresql.Database(t)
+	s := openURL(t, url)
+	j := unique("a")
+	must(t, s.Jobs().Enqueue(t.Context(), []queue.Job{j}))
+	keys := func() (n int) {
+		must(t, connect(t, url).QueryRow(t.Context(), `SELECT count(*) FROM podyard.job_keys`).Scan(&n))
+		return n
+	}
+	if n := keys(); n != 1 {
+		t.Fatalf("%d keys, want 1", n)
+	}
+	got, err := s.Jobs().Get(t.Context(), instant, j.Ref)
+	must(t, err)
+	now := got.Expires
+	for range 3 { // it ends, and is removed
+		now, err = s.Jobs().Expire(t.Context(), now, 10)
+		must(t, err)
+		if now == 0 {
+			break
+		}
+	}
+	if _, err := s.Jobs().Get(t.Context(), instant, j.Ref); !errors.Is(err, queue.ErrNotFound) {
+		t.Errorf("Get = %v, want ErrNotFound: this shows nothing", err)
+	}
+	if n := keys(); n != 0 {
+		t.Errorf("%d keys of jobs that are gone", n)
+	}
+}

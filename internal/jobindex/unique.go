@@ -84,9 +84,25 @@ func (x *Index) keyOf(i uint32) uniqueKey {
 // loadKey gives a job that was loaded its key, unless one that was loaded before holds it.
 func (x *Index) loadKey(i uint32, s *queue.State) {
 	key := x.keyOf(i)
-	if holder := x.uniques.jobs[key]; holder == 0 || s.HoldsKey(x.wheel.now) || !x.holdsKey(holder, x.wheel.now) {
+	holder := x.uniques.jobs[key]
+	if holder == 0 {
+		x.takeKey(i, key)
+		return
+	}
+	h := x.State(holder)
+	now := max(x.wheel.now, reached(s), reached(&h))
+	if s.HoldsKey(now) || !h.HoldsKey(now) {
 		x.takeKey(i, key)
 	}
+}
+
+// reached is an instant that was over when a job came into its state. After a restart nobody has said yet
+// what time it is.
+func reached(s *queue.State) queue.Instant {
+	if s.Delayed {
+		return s.Submitted
+	}
+	return max(s.Submitted, s.Queued)
 }
 
 // dropKey forgets the key of a job that is removed.
