@@ -66,7 +66,7 @@ type podPort struct {
 // podPortOf returns where a request to the domain of the pods goes. under is false for a request to
 // another host. Everything under the domain belongs to pods, so that no page of the interface has a
 // pod's name, but for localhost: its other names lead to the interface, as browsers have them lead to
-// this machine.
+// this machine. A name that ends like one of a port, or with a dot, is no other name.
 func podPortOf(host, domain string) (p podPort, under bool) {
 	label, under := underDomain(strings.ToLower(host), domain)
 	if !under {
@@ -75,10 +75,12 @@ func podPortOf(host, domain string) (p podPort, under bool) {
 	id, number, _ := strings.Cut(label, "-")
 	port, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || port == 0 || number[0] == '0' || !isDNSLabel(id) {
-		return p, domain != localDomain
+		return p, domain != localDomain || label == "" || isDigits(number)
 	}
 	return podPort{id, int(port)}, true
 }
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // localDomain is the domain whose names are this machine (RFC 6761, 6.3).
 const localDomain = "localhost"

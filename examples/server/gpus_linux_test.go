@@ -85,6 +85,17 @@ func (in *instance) gpuPod(body, shown string) gpuPod {
 	return p
 }
 
+// gpuPodWhenFree makes a pod with this GPU once a pod that was terminated has left it room.
+func (in *instance) gpuPodWhenFree(gpu string) (p gpuPod) {
+	in.t.Helper()
+	eventually(in.t, "what was freed goes to the next pod", func() bool {
+		status, body := in.do("POST", "/v2/pods", oneGPU())
+		return status == http.StatusCreated && json.Unmarshal(body, &p) == nil
+	})
+	in.follow(p.ID).await("cuda=" + gpu + " nvidia=" + gpu)
+	return p
+}
+
 // up waits until a pod runs.
 func (in *instance) up(id string) (p gpuPod) {
 	in.t.Helper()
@@ -135,7 +146,12 @@ func TestAGPUIsOnePodsAtATimeAlsoOverTheServersDeath(t *testing.T) {
 	t.Parallel()
 	h := newGPUHost(t)
 	in := h.start()
-	a := in.gpuPod(oneGPU(), "GPU-a nvidia=GPU-a")
+	// The GPUs' shares are all of the host's memory: a CPU pod has room only while a GPU is free, and on a small
+	// host while both are.
+	cpu := in.gpuPod(compute(`"cpu":{"id":"host","vcpuCount":2}`), "-1 nvidia=void")
+	in.wantCompute(cpu, "")
+	in.act(cpu.ID, "terminate")
+	a := in.gpuPodWhenFree("GPU-a")
 	b := in.gpuPod(oneGPU(), "GPU-b nvidia=GPU-b")
 	in.wantCompute(a, "12.8", load{})
 	in.wantCompute(b, "12.8", load{87, 25})
@@ -146,21 +162,13 @@ func TestAGPUIsOnePodsAtATimeAlsoOverTheServersDeath(t *testing.T) {
 		}
 	}
 	refused()
-	cpu := in.gpuPod(compute(`"cpu":{"id":"host","vcpuCount":2}`), "-1 nvidia=void")
-	in.wantCompute(cpu, "")
 
 	in.end(syscall.SIGKILL)
 	in = h.start()
 	in.wantCompute(b, "12.8", load{87, 25})
-	in.wantCompute(cpu, "")
 	refused()
 	in.act(a.ID, "terminate")
-	var c gpuPod
-	eventually(t, "the GPU that was freed goes to the next pod", func() bool {
-		status, body := in.do("POST", "/v2/pods", oneGPU())
-		return status == http.StatusCreated && json.Unmarshal(body, &c) == nil
-	})
-	in.follow(c.ID).await("cuda=GPU-a nvidia=GPU-a")
+	in.gpuPodWhenFree("GPU-a")
 	if left := processes(t, a.ID); len(left) > 0 {
 		t.Errorf("processes %v of the pod that had the GPU are left", left)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,21 +116,6 @@ func (f *follower) await(part string) string {
 		case <-deadline:
 			f.t.Fatalf("not in the log: %q; it is %q", part, f.seen)
 		}
-	}
-}
-
-// awaitAll reads until there was a line with each of parts. The lines of a container and those about it
-// come in any order.
-func (f *follower) awaitAll(parts ...string) {
-	f.t.Helper()
-	defer func() {
-		if len(parts) > 0 {
-			f.t.Logf("it has no line with each of %q", parts)
-		}
-	}()
-	for len(parts) > 0 {
-		l := f.await("")
-		parts = slices.DeleteFunc(parts, func(part string) bool { return strings.Contains(l, part) })
 	}
 }
 

@@ -103,9 +103,13 @@ func TestAnHTTPPortOfAPodIsReachedByItsName(t *testing.T) {
 		{"a path of the service", p.ID + "-8888.localhost", "/v2/pods", 404},
 		{"a path of the probes", p.ID + "-8888.localhost", "/readyz", 404},
 		{"a path of the console", p.ID + "-8888.localhost", "/console/", 404},
+		{"a number that is no port's", p.ID + "-99999.localhost", "/", 404},
+		{"a name with a dot at its end", p.ID + "-8888.localhost.", "/", 404},
 		{"a name with a dot at its end and capitals", strings.ToUpper(p.ID) + "-8888.LOCALHOST.", "/who", 404},
 		{"the interface at another name of this machine", "podyard.localhost", "/healthz", 200},
 		{"the interface", "localhost", "/healthz", 200},
+		{"the page of the service", "localhost", "/", 200},
+		{"the page of the service at another name", "my-podyard.localhost", "/", 200},
 	} {
 		if status, text, _ := in.visit(tt.host, tt.path); status != tt.want {
 			t.Errorf("%s, http://%s%s: %d %.200s, want %d", tt.why, tt.host, tt.path, status, text, tt.want)
