@@ -121,7 +121,7 @@ var layers = []layer{
 
 	{path: "httpapi/audit", module: []string{"internal/terminal"}},
 	{path: "httpapi/conns", module: []string{"problem"}},
-	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict}, never: noTesting},
+	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict, "github.com/coder/websocket"}, never: noTesting},
 	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "backend/podfleet"), never: noTesting},
 	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},

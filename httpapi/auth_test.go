@@ -193,6 +193,7 @@ var needs = map[string][]string{
 	"GET /v2/pods": podReaders, "POST /v2/pods": podWriters, "GET /v2/pods/{}": podReaders, "PATCH /v2/pods/{}": podWriters,
 	"DELETE /v2/pods/{}": podWriters, "POST /v2/pods/{}/action": podWriters, "GET /v2/pods/{}/logs": podReaders,
 	"GET /v2/pods/{}/why": podReaders, "GET /v2/pods/{}/options": podReaders,
+	"POST /v2/pods/{}/exec": podWriters, "GET /v2/pods/{}/terminal": podWriters, "GET /v2/pods/{}/files": podWriters, "PUT /v2/pods/{}/files": podWriters,
 	"POST /v1/pods/{}/reset": podWriters,
 	"GET /v2/registries":     registryReaders, "POST /v2/registries": registryWriters,
 	"GET /v2/registries/{}": registryReaders, "DELETE /v2/registries/{}": registryWriters,

@@ -60,7 +60,7 @@ func (w *testAPI) repeated(first, again answer) {
 // An operation that is a POST either creates something and has keys, or is named here.
 func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
-		"podAction", "resetPod", "rotateKey", "createSecret", "createGlobalVolume", "createCluster", "createDelegation", "redeliver",
+		"podAction", "execPod", "resetPod", "rotateKey", "createSecret", "createGlobalVolume", "createCluster", "createDelegation", "redeliver",
 		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule", "addToBatch", "finalizeBatch", "cancelBatch",
 		"jobDone", "jobStream", "proxy",
 	}

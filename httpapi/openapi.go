@@ -235,6 +235,7 @@ func (b *describer) descriptions() map[string]description {
 		b.describeGlobalVolumes,
 		b.describeTemplates,
 		b.describeSSHKeys,
+		b.describeInside,
 		b.describeKeys,
 		b.describeSecrets,
 		b.describeLimits,

@@ -169,6 +169,7 @@ const pagesInBody pageForm = "pagination"
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
+		insideOperations(),
 		volumeOperations(),
 		globalVolumeOperations(),
 		templateOperations(),

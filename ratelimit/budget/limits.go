@@ -54,6 +54,8 @@ type Limits struct {
 	// of load-balancing endpoints. Neither are part of Connections.
 	Streams         int64 `json:"streams,omitzero"`
 	ProxiedRequests int64 `json:"proxiedRequests,omitzero"`
+	// Sessions are commands, terminals and transfers of files inside pods.
+	Sessions int64 `json:"sessions,omitzero"`
 	// WorkerNames are the workers that one endpoint of the user knows.
 	WorkerNames int64 `json:"workerNames,omitzero"`
 }

@@ -32,6 +32,7 @@ const (
 	Connections
 	Streams
 	ProxiedRequests
+	Sessions
 	WorkerNames
 	budgets // number of budgets
 )
@@ -88,6 +89,7 @@ var rows = [budgets]Row{
 	Connections:      {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
 	Streams:          {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
 	ProxiedRequests:  {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
+	Sessions:         {Name: "sessions", Unit: "commands, terminals and transfers of files inside pods", Default: 10, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Sessions }},
 	WorkerNames:      {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
 }
 
