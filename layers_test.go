@@ -126,8 +126,8 @@ var layers = []layer{
 	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
 	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
-	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
-	{path: "httpapi/command", module: []string{"httpapi/client", "internal/terminal"}, never: noTesting},    // nor with the commands
+	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry, "github.com/coder/websocket"}, never: noTesting},      // no server comes with it
+	{path: "httpapi/command", module: []string{"httpapi/client", "internal/terminal"}, third: []string{"golang.org/x/term"}, never: noTesting}, // nor with the commands
 	{
 		path: "httpapi/double", never: noTesting,
 		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),

@@ -52,6 +52,8 @@ var recordAccess = []access{
 	{"getPod", "GET {pod}", "", alices200}, {"updatePod", "PATCH {pod}", `{"name":"x"}`, alices200}, {"deletePod", "DELETE {pod}", "", alicesIn},
 	{"podAction", "POST {pod}/action", `{"action":"terminate"}`, alicesIn}, {"getPodLogs", "GET {pod}/logs", "", alices200},
 	{"whyPod", "GET {pod}/why", "", alices200}, {"getPodOptions", "GET {pod}/options", "", alices200},
+	{"execPod", "POST {pod}/exec", `{"command":["true"]}`, alicesIn}, {"podTerminal", "GET {pod}/terminal", "", alicesIn},
+	{"getPodFiles", "GET {pod}/files?path=/a", "", alicesIn}, {"putPodFiles", "PUT {pod}/files?path=/a", "", alicesIn},
 	{"resetPod", "POST {reset}", "", alicesIn},
 	{"listNetworkVolumes", "GET /v2/network-volumes", "", own}, {"createNetworkVolume", "POST /v2/network-volumes", "{}", own},
 	{"getNetworkVolume", "GET {volume}", "", alices200}, {"updateNetworkVolume", "PATCH {volume}", `{"name":"x"}`, alices200}, {"deleteNetworkVolume", "DELETE {volume}", "", alicesIn},

@@ -186,7 +186,24 @@ func (h *head) text() string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
+// runningPod returns the id of the pod in the path, which must run. Each operation calls it first: the body
+// of a request for a record of others is not read (findOthers).
+func (c *call) runningPod() (string, error) {
+	p, err := c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	if p.Status() != pods.Running {
+		return "", pods.ErrNotRunning
+	}
+	return p.ID, nil
+}
+
 func execPod(c *call) error {
+	pod, err := c.runningPod()
+	if err != nil {
+		return err
+	}
 	var faults problem.Violations
 	o, err := c.jsonObject(&faults)
 	if err != nil {
@@ -199,7 +216,7 @@ func execPod(c *call) error {
 	ctx, cancel := c.inside(r.timeout)
 	defer cancel()
 	out, errs := &head{most: maxExecOutput}, &head{most: maxExecOutput}
-	code, err := c.Pods.Exec(ctx, c.owner, c.r.PathValue("id"), pods.Command{Argv: r.command}, pods.Streams{
+	code, err := c.Pods.Exec(ctx, c.owner, pod, pods.Command{Argv: r.command}, pods.Streams{
 		Stdin: strings.NewReader(r.stdin), Stdout: out, Stderr: errs,
 	})
 	if err != nil {
@@ -213,6 +230,10 @@ const loginShell = "if command -v bash >/dev/null 2>&1; then exec bash -l; fi; e
 
 // podTerminal serves a WebSocket with a terminal.
 func podTerminal(c *call) error {
+	pod, err := c.runningPod()
+	if err != nil {
+		return err
+	}
 	columns, err := c.queryInt("columns", 80, 1, math.MaxUint16)
 	if err != nil {
 		return err
@@ -224,13 +245,6 @@ func podTerminal(c *call) error {
 	argv := c.r.URL.Query()["command"]
 	if len(argv) == 0 {
 		argv = []string{"sh", "-c", loginShell}
-	}
-	p, err := c.Pods.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	if p.Status() != pods.Running {
-		return pods.ErrNotRunning
 	}
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return problem.New(problem.BadRequest, "this path is for WebSockets")
@@ -248,7 +262,7 @@ func podTerminal(c *call) error {
 	defer r.Close()
 	go t.receive(w)
 	go t.ping()
-	code, err := c.Pods.Exec(ctx, c.owner, p.ID, pods.Command{
+	code, err := c.Pods.Exec(ctx, c.owner, pod, pods.Command{
 		Argv: argv, Env: []string{"TERM=xterm-256color"}, TTY: true, Size: pods.WindowSize{Columns: uint16(columns), Rows: uint16(rows)},
 	}, pods.Streams{Stdin: r, Stdout: t, Stderr: t, Events: t.events})
 	t.end(code, ended(ctx, err, 0))
@@ -353,6 +367,10 @@ func tarFailed(code int, said string) error {
 }
 
 func getPodFiles(c *call) error {
+	pod, err := c.runningPod()
+	if err != nil {
+		return err
+	}
 	p, err := c.filesPath()
 	if err != nil {
 		return err
@@ -364,7 +382,7 @@ func getPodFiles(c *call) error {
 	defer cancel()
 	said := &head{most: maxFilesError}
 	out := &tarAnswer{c: c}
-	code, err := c.Pods.Exec(ctx, c.owner, c.r.PathValue("id"), pods.Command{Argv: []string{"tar", "-c", "-f", "-", "-C", path.Dir(p), "--", path.Base(p)}}, pods.Streams{Stdout: out, Stderr: said})
+	code, err := c.Pods.Exec(ctx, c.owner, pod, pods.Command{Argv: []string{"tar", "-c", "-f", "-", "-C", path.Dir(p), "--", path.Base(p)}}, pods.Streams{Stdout: out, Stderr: said})
 	if err == nil && code != 0 {
 		err = tarFailed(code, said.text())
 	}
@@ -374,7 +392,7 @@ func getPodFiles(c *call) error {
 	case out.n == 0:
 		return err
 	}
-	c.log.Warn("files of a pod were not sent to their end", "pod", c.r.PathValue("id"), "err", err)
+	c.log.Warn("files of a pod were not sent to their end", "pod", pod, "err", err)
 	panic(http.ErrAbortHandler) // the client sees that it is not whole
 }
 
@@ -415,6 +433,10 @@ func (w *tarAnswer) begin() error {
 }
 
 func putPodFiles(c *call) error {
+	pod, err := c.runningPod()
+	if err != nil {
+		return err
+	}
 	p, err := c.filesPath()
 	if err != nil {
 		return err
@@ -429,7 +451,7 @@ func putPodFiles(c *call) error {
 		checked <- err
 	}()
 	said := &head{most: maxFilesError}
-	code, err := c.Pods.Exec(ctx, c.owner, c.r.PathValue("id"), pods.Command{Argv: []string{"tar", "-x", "-f", "-", "-C", p}}, pods.Streams{Stdin: r, Stdout: io.Discard, Stderr: said})
+	code, err := c.Pods.Exec(ctx, c.owner, pod, pods.Command{Argv: []string{"tar", "-x", "-f", "-", "-C", p}}, pods.Streams{Stdin: r, Stdout: io.Discard, Stderr: said})
 	_ = r.CloseWithError(io.ErrClosedPipe) // so that nothing waits for the command to read
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(drainTimeout))
 	wrong := <-checked

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -166,6 +167,31 @@ var methods = map[string]method{
 			return l.Source == "system" && l.Text != "" && l.ID != "" && !l.Time.IsZero()
 		}, l, err)
 	},
+	"execPod": func(ctx context.Context, w *world) error {
+		r, err := w.Client.Pods.Exec(ctx, w.pod, client.PodCommand{Command: []string{"cat"}, Stdin: "hello", Timeout: time.Minute})
+		return is(func(r client.PodCommandResult) bool { return r == client.PodCommandResult{Stdout: "hello"} }, r, err)
+	},
+	"podTerminal": func(ctx context.Context, w *world) error {
+		code, err := w.Client.Pods.Terminal(ctx, w.pod, client.PodTerminal{Command: []string{"false"}, Size: client.TerminalSize{Columns: 100, Rows: 30}, Stdout: io.Discard})
+		if err := is(func(code int) bool { return code == 1 }, code, err); err != nil {
+			return err
+		}
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		_, err = w.Client.Pods.Terminal(ctx, w.pod, client.PodTerminal{Command: []string{"cat"}, Stdin: strings.NewReader("hello"), Stdout: &awaited{text: "hello", then: leave}})
+		return is(func(err error) bool { return errors.Is(err, context.Canceled) }, err, nil)
+	},
+	"getPodFiles": func(ctx context.Context, w *world) error {
+		f, err := w.Client.Pods.ReadFiles(ctx, w.pod, "/a")
+		if err == nil {
+			return errors.Join(errors.New("there are files in a simulation"), f.Close())
+		}
+		return is(func(status int) bool { return status == http.StatusNotImplemented }, client.StatusOf(err), nil)
+	},
+	"putPodFiles": func(ctx context.Context, w *world) error {
+		err := w.Client.Pods.WriteFiles(ctx, w.pod, "/a", strings.NewReader(""))
+		return is(func(status int) bool { return status == http.StatusNotImplemented }, client.StatusOf(err), nil)
+	},
 	"resetPod": func(ctx context.Context, w *world) error {
 		p, err := w.Client.Pods.Reset(ctx, w.pod)
 		return is(func(p client.Pod) bool { return p.ID == w.pod }, p, err)
@@ -233,6 +259,20 @@ var methods = map[string]method{
 
 // Every operation of the table has a call here, which makes a request to it. The worker
 // protocol is in package worker. Requests to load-balancing endpoints are plain HTTP.
+// An awaited calls a function once a text was written to it.
+type awaited struct {
+	text, got string
+	then      func()
+}
+
+// Write implements io.Writer.
+func (a *awaited) Write(b []byte) (int, error) {
+	if a.got += string(b); strings.Contains(a.got, a.text) {
+		a.then()
+	}
+	return len(b), nil
+}
+
 func TestEveryOperationHasAMethod(t *testing.T) {
 	all := map[string]method{}
 	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, addedMethods, batchMethods} {

@@ -79,6 +79,10 @@ var scenarios = []scenario{
 	{"getPodOptions", "GET", "/v2/pods/{pod}/options", "", 200, `"stopGrace":10000,`},
 	{"whyPod", "GET", "/v2/pods/{pod}/why", "", 200, `"status":"RUNNING","why":null`},
 	{"getPodLogs", "GET", "/v2/pods/{pod}/logs?source=container", "", 200, `"line":"ready"`},
+	{"execPod", "POST", "/v2/pods/{pod}/exec", `{"command":["cat"],"stdin":"hello"}`, 200, `{"exitCode":0,"stdout":"hello","stderr":"","truncated":false}`},
+	{"podTerminal", "GET", "/v2/pods/{pod}/terminal", "", 400, "this path is for WebSockets"},
+	{"getPodFiles", "GET", "/v2/pods/{pod}/files?path=/a", "", 501, "lacks tar"},
+	{"putPodFiles", "PUT", "/v2/pods/{pod}/files?path=/a", "", 501, "lacks tar"},
 	{"resetPod", "POST", "/v1/pods/{pod}/reset", "", 200, `"id"`},
 
 	{"listNetworkVolumes", "GET", "/v2/network-volumes", "", 200, `"name":"v"`},
