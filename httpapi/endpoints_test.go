@@ -438,12 +438,14 @@ func TestRefusedRequestsOfEndpointsNameThePlaceAndChangeNothing(t *testing.T) {
 // An idleFleet is a Fleet whose workers run at once and never take a job. Each has a log of
 // three lines.
 type idleFleet struct {
+	takes   time.Duration // a start, before it is answered: never in the pass of the scaler that asks for it
 	mu      sync.Mutex
 	workers map[serverless.WorkerID]fleet.Instance
 	changed []func(fleet.Instance)
 }
 
 func (b *idleFleet) Start(_ context.Context, w fleet.WorkerSpec) error {
+	time.Sleep(b.takes) // virtual time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.workers[w.ID]; ok {

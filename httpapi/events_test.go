@@ -129,7 +129,7 @@ func TestHeadOfEventsIsAnsweredAtOnce(t *testing.T) {
 func TestWireOfEventsOfWorkers(t *testing.T) {
 	var got strings.Builder
 	withEndpoints(t, func(o *serverless.Options, _ *httpapi.Options) {
-		o.Fleet = &idleFleet{workers: map[serverless.WorkerID]fleet.Instance{}}
+		o.Fleet = &idleFleet{takes: time.Millisecond, workers: map[serverless.WorkerID]fleet.Instance{}}
 		o.WorkerURL = func() string { return "http://podyard.test/v2" }
 	}, func(w *testAPI) {
 		soon := strings.Replace(gpuEndpoint, `"env":{"M":"sdxl"}`, `"env":{"RUNPOD_INIT_TIMEOUT":"20"}`, 1)

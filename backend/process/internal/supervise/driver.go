@@ -192,7 +192,7 @@ func (s *Status) endGroup() {
 
 func (d *Driver) end(x *Proc, err error) {
 	if x.inside != nil {
-		x.Exit = x.inside.status.Exit
+		x.Exit = x.inside.exit
 	}
 	x.KillErr = err
 	close(x.Ended)

@@ -102,7 +102,8 @@ func lockPath(pod string) string { return filepath.Join(pod, "supervisor") }
 // outlives the server, or a goroutine where the program has no Isolation.Launch.
 type supervisor struct {
 	plan   Plan
-	status Status
+	status Status // as it began: commands read it while the pod runs
+	exit   Exit   // set by finish
 	lock   *os.File
 	lines  *lines
 	out    *os.File // our end of the pipe
@@ -119,7 +120,7 @@ func begin(p Plan) (*supervisor, error) {
 	if s.lock, err = Lock(lockPath(p.Pod)); err != nil {
 		return nil, err
 	}
-	err = s.save()
+	err = s.save(s.status)
 	if err == nil {
 		s.lines, err = openLines(LogDir(p.Pod), p.LogSize)
 	}
@@ -145,7 +146,7 @@ func (s *supervisor) run() error {
 		return errors.Join(err, r.Close())
 	}
 	s.status.StartTime = startTimeOf(s.status.PID)
-	return s.save()
+	return s.save(s.status)
 }
 
 // spawnDirectly starts the program without a stage before it.
@@ -185,16 +186,17 @@ func (s *supervisor) finish() error {
 		defer close(read)
 		s.lines.copy(s.out)
 	}()
-	s.status.Exit = s.wait()
-	s.status.Exit.OOM = s.status.Exit.Code == 128+9 && oomCount() > s.oom
+	s.exit = s.wait()
+	s.exit.OOM = s.exit.Code == 128+9 && oomCount() > s.oom
 	s.sweep()
 	s.tree.end()
 	late := time.AfterFunc(outputGrace, func() { _ = s.out.Close() })
 	<-read
 	late.Stop()
 	_ = s.out.Close() // it may be closed already
-	s.status.Ended, s.status.Lost = true, s.lines.lost
-	return errors.Join(s.save(), s.release())
+	ended := s.status
+	ended.Exit, ended.Ended, ended.Lost = s.exit, true, s.lines.lost
+	return errors.Join(s.save(ended), s.release())
 }
 
 // terminate asks the pod to end.
@@ -214,14 +216,14 @@ const statusSize = 1 << 10
 
 // save replaces the record. When the disk is full, which a pod may have done, the record is written
 // over: that needs no room.
-func (s *supervisor) save() error {
-	data, err := json.Marshal(s.status)
+func (s *supervisor) save(st Status) error {
+	data, err := json.Marshal(st)
 	if err != nil {
 		return err
 	}
 	data = append(data, bytes.Repeat([]byte{' '}, max(statusSize-len(data), 0))...)
 	path := statusPath(s.plan.Pod)
-	if err = podhost.ReplaceFile(path, data, s.status.Ended); err == nil {
+	if err = podhost.ReplaceFile(path, data, st.Ended); err == nil {
 		return nil
 	}
 	f, wrong := os.OpenFile(path, os.O_WRONLY, 0)
