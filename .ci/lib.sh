@@ -145,22 +145,27 @@ brief() {
 }
 
 # as_user runs a command as an ordinary user in a checkout of what is committed, with a home and
-# directories of its own. The cache of modules is only read.
+# directories of its own. Where the cache of modules is closed to others, as one below the home of
+# root is, the user has another one, filled from it.
 as_user() { # COMMAND...
-	local dir modules
+	local dir modules status=0
 	dir=$(mktemp -d)
 	modules=$(go env GOMODCACHE)
 	mkdir "$dir"/{home,cache,tmp}
 	git clone -q "$root" "$dir/checkout"
-	chown -R 65534:65534 "$dir"
 	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -i
-		PATH="$PATH" HOME="$dir/home" GOCACHE="$dir/cache" TMPDIR="$dir/tmp" GOMODCACHE="$modules"
+		PATH="$PATH" HOME="$dir/home" GOCACHE="$dir/cache" TMPDIR="$dir/tmp"
 		GOTOOLCHAIN="$GOTOOLCHAIN" GOFLAGS=-mod=readonly GOPROXY=off)
-	local status=0
-	if "${user[@]}" test -r "$modules/cache/download" -a -x "$(go env GOROOT)/bin/go"; then
-		(cd "$dir/checkout" && "${user[@]}" "$@") || status=$?
+	if ! "${user[@]}" test -r "$modules/cache/download"; then
+		(cd "$dir/checkout" && GOPROXY="file://$modules/cache/download" GOMODCACHE="$dir/modules" GOFLAGS=-modcacherw go list -deps -test ./... >"$dir/packages") || status=$?
+		modules=$dir/modules
+	fi
+	chmod 755 "$dir"
+	chown -R 65534:65534 "$dir"
+	if ((status == 0)) && "${user[@]}" test -x "$(go env GOROOT)/bin/go"; then
+		(cd "$dir/checkout" && "${user[@]}" GOMODCACHE="$modules" "$@") || status=$?
 	else
-		echo "the user 65534 cannot read $modules or $(go env GOROOT)"
+		echo "the user 65534 has no modules, or cannot run $(go env GOROOT)/bin/go"
 		status=1
 	fi
 	rm -rf "$dir"
