@@ -251,7 +251,7 @@ func podTerminal(c *call) error {
 	}
 	ws, err := websocket.Accept(c.w, c.r, nil)
 	if err != nil {
-		return nil //nolint:nilerr // it was answered
+		return nil // it was answered
 	}
 	defer func() { _ = ws.CloseNow() }() // it may be closed already
 	ws.SetReadLimit(maxTerminalFrame)
@@ -259,7 +259,7 @@ func podTerminal(c *call) error {
 	defer cancel()
 	t := &terminal{ws: ws, ctx: ctx, cancel: cancel, events: make(chan pods.ExecEvent, 16)}
 	r, w := io.Pipe()
-	defer r.Close()
+	defer func() { _ = r.Close() }() // ends receive
 	go t.receive(w)
 	go t.ping()
 	code, err := c.Pods.Exec(ctx, c.owner, pod, pods.Command{
@@ -287,7 +287,7 @@ func (t *terminal) Write(b []byte) (int, error) {
 // receive passes on what the client sends, until it closes.
 func (t *terminal) receive(to *io.PipeWriter) {
 	defer t.cancel()
-	defer to.Close()
+	defer func() { _ = to.Close() }() // the command sees the end
 	for {
 		kind, data, err := t.ws.Read(context.WithoutCancel(t.ctx)) // podTerminal closes it
 		if err != nil {
@@ -511,7 +511,7 @@ func checkTar(from io.Reader, to io.Writer) error {
 		if err := out.WriteHeader(h); err != nil {
 			return archiveError(err)
 		}
-		if _, err := io.Copy(out, in); err != nil {
+		if _, err := io.Copy(out, in); err != nil { //nolint:gosec // steadyBody bounds it, and nothing is unpacked here
 			return archiveError(err)
 		}
 	}

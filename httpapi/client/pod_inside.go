@@ -51,7 +51,7 @@ func (p *Pods) Exec(ctx context.Context, id string, c PodCommand) (res PodComman
 func (p *Pods) ReadFiles(ctx context.Context, id, path string) (io.ReadCloser, error) {
 	r := to(p.c.control, http.MethodGet, join("/v2/pods", id, "files"), url.Values{"path": {path}})
 	r.accept = "application/x-tar"
-	res, err := p.c.open(ctx, r) //nolint:bodyclose // the caller closes it
+	res, err := p.c.open(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -168,7 +168,7 @@ func unpack(r io.Reader, root *os.Root, name string) error {
 }
 
 func unpackOne(archive *tar.Reader, h *tar.Header, root *os.Root, name string) error {
-	mode := fs.FileMode(h.Mode) & 0o777 //nolint:gosec // it has 9 bits
+	mode := fs.FileMode(h.Mode) & 0o777
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return root.MkdirAll(name, mode|0o700)
