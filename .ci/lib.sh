@@ -148,24 +148,29 @@ brief() {
 # directories of its own. Where the cache of modules is closed to others, as one below the home of
 # root is, the user has another one, filled from it.
 as_user() { # COMMAND...
-	local dir modules status=0
+	local dir modules proxy=off status=0
 	dir=$(mktemp -d)
 	modules=$(go env GOMODCACHE)
 	mkdir "$dir"/{home,cache,tmp}
 	git clone -q "$root" "$dir/checkout"
 	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -i
 		PATH="$PATH" HOME="$dir/home" GOCACHE="$dir/cache" TMPDIR="$dir/tmp"
-		GOTOOLCHAIN="$GOTOOLCHAIN" GOFLAGS=-mod=readonly GOPROXY=off)
+		GOTOOLCHAIN="$GOTOOLCHAIN")
 	if ! "${user[@]}" test -r "$modules/cache/download"; then
-		(cd "$dir/checkout" && GOPROXY="file://$modules/cache/download" GOMODCACHE="$dir/modules" GOFLAGS=-modcacherw go list -deps -test ./... >"$dir/packages") || status=$?
-		modules=$dir/modules
+		cp -R "$modules/cache/download" "$dir/download"
+		modules=$dir/modules proxy=file://$dir/download
+		user+=(GOFLAGS="-mod=readonly -modcacherw" GONOSUMDB="*")
+	else
+		user+=(GOFLAGS=-mod=readonly)
 	fi
 	chmod 755 "$dir"
 	chown -R 65534:65534 "$dir"
-	if ((status == 0)) && "${user[@]}" test -x "$(go env GOROOT)/bin/go"; then
-		(cd "$dir/checkout" && "${user[@]}" GOMODCACHE="$modules" "$@") || status=$?
+	if "${user[@]}" test -x "$(go env GOROOT)/bin/go"; then
+		user+=(GOMODCACHE="$modules" GOPROXY="$proxy")
+		# Tests that compile something in another module have the proxy off: what they need is there before.
+		(cd "$dir/checkout" && "${user[@]}" go list -deps -test ./... >"$dir/packages" && "${user[@]}" "$@") || status=$?
 	else
-		echo "the user 65534 has no modules, or cannot run $(go env GOROOT)/bin/go"
+		echo "the user 65534 cannot run $(go env GOROOT)/bin/go"
 		status=1
 	fi
 	rm -rf "$dir"
