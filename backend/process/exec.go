@@ -87,6 +87,9 @@ func (p *pod) exec(ctx context.Context, x *proc, c pods.Command, s pods.Streams)
 	}
 	j, err := x.Join(supervise.Command{Plan: plan, Files: t.theirs})
 	t.closeTheirs()
+	if errors.Is(err, supervise.ErrNotRoot) {
+		return 0, fmt.Errorf("%w: %w", pods.ErrNoExec, err)
+	}
 	if err != nil {
 		return notStarted(err, &c, s)
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -55,6 +56,20 @@ func modes(t *testing.T) []string {
 func TestIsolatedRuntime(t *testing.T) {
 	for _, mode := range modes(t) {
 		t.Run(mode, func(t *testing.T) { testRuntime(t, func(string) bool { return true }, isolated(mode)) })
+	}
+}
+
+func TestACommandInBubblewrapNeedsAServerThatIsRoot(t *testing.T) {
+	rt := open(t, t.TempDir(), isolated())
+	if os.Geteuid() == 0 || rt.policy.Load().isolator.bwrap == "" {
+		t.Skip("this user is root, or bubblewrap does not work here")
+	}
+	ensure(t, rt, spec("a", program("run")))
+	await(t, rt, "a", "health", phase(pods.PhaseHealthy))
+	var out bytes.Buffer
+	_, err := rt.Exec(t.Context(), "a", pods.Command{Argv: []string{"true"}}, pods.Streams{Stdout: &out, Stderr: &out})
+	if !errors.Is(err, pods.ErrNoExec) || out.Len() > 0 {
+		t.Errorf("Exec = %v and %q, want ErrNoExec", err, &out)
 	}
 }
 

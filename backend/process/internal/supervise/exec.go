@@ -23,6 +23,11 @@ type Command struct {
 // ErrEnded is the error of a command for a pod that has ended.
 var ErrEnded = errors.New("it has ended")
 
+// ErrNotRoot is the error of a command for a pod in bubblewrap where the server is not root: the mounts
+// belong to one user namespace, and the pod's processes are in another one inside it, so nobody else may
+// enter both.
+var ErrNotRoot = errors.New("only a server that is root can enter bubblewrap")
+
 // A Joined is a command that runs in a pod.
 type Joined struct {
 	cmd    *exec.Cmd

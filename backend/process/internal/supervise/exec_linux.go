@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are those of bubblewrap that a command joins. The user's is one only where the server is
-// not root.
+// namespaces are those of bubblewrap that a command joins.
 var namespaces = [...]string{"mnt", "pid", "ipc", "uts"}
 
 // Join starts a command in what a pod runs in: its cgroups, its namespaces, as its user. The goroutine
@@ -51,21 +50,21 @@ func (x *Proc) join(c *Command, s Status) (*exec.Cmd, error) {
 		}
 	}()
 	if c.Joins = apart(s.PID); c.Joins {
+		if os.Geteuid() != 0 {
+			return nil, ErrNotRoot
+		}
 		enter, err := exec.LookPath("nsenter")
 		if err != nil {
 			return nil, fmt.Errorf("this host lacks nsenter, of util-linux: %w", err)
 		}
 		c.Bwrap = []string{enter}
-		for i, ns := range joined() {
+		for i, ns := range namespaces {
 			f, err := os.Open("/proc/" + strconv.Itoa(s.PID) + "/ns/" + ns)
 			if err != nil {
 				return nil, errors.Join(ErrEnded, err)
 			}
 			extra = append(extra, f)
 			c.Bwrap = append(c.Bwrap, nsenterOption[ns]+"=/proc/self/fd/"+strconv.Itoa(selfFD+1+i))
-		}
-		if os.Geteuid() != 0 {
-			c.Bwrap = append(c.Bwrap, "--preserve-credentials")
 		}
 		c.Keep = len(extra)
 	}
@@ -85,14 +84,7 @@ func apart(pid int) bool {
 	return err != nil || wrong != nil || its != ours
 }
 
-var nsenterOption = map[string]string{"user": "--user", "mnt": "--mount", "pid": "--pid", "ipc": "--ipc", "uts": "--uts"}
-
-func joined() []string {
-	if os.Geteuid() != 0 {
-		return append([]string{"user"}, namespaces[:]...)
-	}
-	return namespaces[:]
-}
+var nsenterOption = map[string]string{"mnt": "--mount", "pid": "--pid", "ipc": "--ipc", "uts": "--uts"}
 
 // Signal sends a signal to the first process of a command.
 func (j *Joined) Signal(name string) {
