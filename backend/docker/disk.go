@@ -133,7 +133,7 @@ func (r *Runtime) volumesOf(ctx context.Context, c *container.InspectResponse) (
 
 // endForDisk is the job that ends the container that was started then.
 func (p *pod) endForDisk(ctx context.Context, started time.Time, why error) {
-	if _, open := p.changes(); !open || p.rec.Starting || !p.rec.State.Started.Equal(started) || p.rec.State.Phase >= pods.PhaseExited {
+	if p.rec.Starting || !p.rec.State.Started.Equal(started) || p.rec.State.Phase >= pods.PhaseExited {
 		return
 	}
 	c, err := p.inspect(ctx)

@@ -43,8 +43,15 @@ func (r *Runtime) newPod(id string) *pod {
 	return &pod{r: r, id: id, jobs: podhost.Queue{Go: r.work.Go}, deadlineChanged: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// do queues a job. Close cancels its context.
-func (p *pod) do(job func(context.Context)) { p.jobs.Do(p.r.lifetime(job)) }
+// do queues a job. Close cancels its context. It is dropped if the pod has been removed when its turn
+// comes: the container and the record of its id may be another pod's by then.
+func (p *pod) do(job func(context.Context)) {
+	p.jobs.Do(p.r.lifetime(func(ctx context.Context) {
+		if _, open := p.changes(); open {
+			job(ctx)
+		}
+	}))
+}
 
 func (p *pod) currentState() (pods.ContainerState, bool) {
 	p.mu.Lock()
@@ -55,12 +62,13 @@ func (p *pod) currentState() (pods.ContainerState, bool) {
 // known reports whether there is a state. The caller holds mu.
 func (p *pod) known() bool { return p.state.PodID != "" }
 
-// queueRemoval queues the removal. From now on ensure returns an error.
+// queueRemoval queues the removal. From now on ensure returns an error. The job is never dropped, because
+// somebody waits for its result.
 func (p *pod) queueRemoval(job func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removals++
-	p.do(job)
+	p.jobs.Do(p.r.lifetime(job))
 }
 
 // ensure accepts s unless s was accepted before. It sets the state at once, so that a List

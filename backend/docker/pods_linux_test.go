@@ -103,6 +103,9 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 		removed, second := make(chan struct{}), make(chan struct{})
 		old.jobs.Do(func() { close(removed); <-second })
 		calledOff(t, rt, "twice")
+		if err := rt.Stop(t.Context(), "twice", 0); err != nil { // it comes too late for the old pod
+			t.Fatal(err)
+		}
 		over := make(chan struct{})
 		old.jobs.Do(func() { close(over) })
 		close(first)
@@ -110,8 +113,8 @@ func TestASecondRemovalLeavesANewPodOfTheIDAlone(t *testing.T) {
 		up(t, rt, spec("twice", program("run")))
 		close(second)
 		<-over
-		if c, err := rt.pods.Find("twice").inspect(t.Context()); err != nil || c == nil {
-			t.Errorf("the new pod's container is %v, %v; want that it is there", c, err)
+		if c, err := rt.pods.Find("twice").inspect(t.Context()); err != nil || c == nil || !c.State.Running {
+			t.Errorf("the new pod's container is %v, %v; want that it runs", c, err)
 		}
 	})
 }

@@ -30,12 +30,8 @@ func (p *pod) queueRefresh() {
 	})
 }
 
-// refresh updates the state from the engine. It does nothing after the pod's removal, so
-// that it does not write the record again.
+// refresh updates the state from the engine.
 func (p *pod) refresh(ctx context.Context) {
-	if _, open := p.changes(); !open {
-		return
-	}
 	c, err := p.inspect(ctx)
 	if err != nil {
 		p.logError(ctx, "cannot be looked at", err)
