@@ -101,7 +101,7 @@ var logKeys = map[string]string{
 	"delivery":   "id of a webhook's delivery", "service": "a part of the program", "lease": "the name of a lease between servers", "server": "the name of another server",
 	"key":    "where in the configuration a key stands, never the key",
 	"shard":  "a queue among several by name",
-	"method": "of a request", "path": "of a request", "addr": "an address that is listened on", "source": "the address that a request comes from",
+	"method": "of a request", "path": "of a request", "addr": "an address that is listened on", "hostKey": "the public key of a server of SSH", "source": "the address that a request comes from",
 	"dir": "a directory", "file": "a file",
 	"panic": "what was panicked with", "stack": "of a panic", "reason": "why, in words for users",
 	"call": "a method of a runtime", "event": "a step of a state machine", "state": "of a state machine",

@@ -73,8 +73,9 @@ var layers = []layer{
 	{path: "pods/sshkeys", module: join(ground, "pods"), never: noEither},
 	{path: "pods/secrets", module: ground, never: noEither},
 	{path: "pods/billing", module: join(ground, "pods", "pods/catalog"), never: noEither},
+	{path: "pods/spending", module: join(ground, "pods", "pods/billing", "pods/catalog"), never: noEither},
 	{path: "pods/accounts", module: ground, third: []string{"golang.org/x/text/unicode/norm"}, never: noEither},
-	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules", "serverless/events", "serverless/balance", "serverless/batches", "serverless/telemetry"), never: noEither},
+	{path: "serverless", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet", "serverless/schedules", "serverless/events", "serverless/balance", "serverless/batches", "serverless/joblog", "serverless/telemetry"), never: noEither},
 	{path: "serverless/queue", module: ground, never: noEither},
 	{path: "serverless/telemetry", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/endpoints", module: join(ground, "serverless/queue"), never: noEither},
@@ -82,6 +83,7 @@ var layers = []layer{
 	{path: "serverless/cron", module: ground, never: noEither},
 	{path: "serverless/events", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/schedules", module: join(ground, "serverless/cron", "serverless/queue", "serverless/endpoints"), never: noEither},
+	{path: "serverless/joblog", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/batches", module: join(ground, "serverless/queue"), never: noEither},
 	{path: "serverless/fleet", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/telemetry"), never: noEither},
 	{path: "serverless/balance", module: join(ground, "serverless/queue", "serverless/endpoints", "serverless/workers", "serverless/fleet"), never: noEither},
@@ -95,6 +97,7 @@ var layers = []layer{
 	{path: "pods/accounts/accountstest", module: join(ground, "pods/accounts"), third: []string{compare}, never: noHTTP},
 	{path: "pods/billing/billingtest", module: join(ground, "pods/..."), third: []string{compare}, never: noHTTP},
 	{path: "serverless/schedules/schedulestest", module: join(ground, "serverless/schedules"), never: noHTTP},
+	{path: "serverless/joblog/joblogtest", module: join(ground, "serverless/queue", "serverless/joblog"), never: noHTTP},
 	{path: "serverless/batches/batchestest", module: join(ground, "serverless/batches"), never: noHTTP},
 	{path: "serverless/serverlesstest", module: join(ground, "serverless/..."), third: []string{compare}, never: noHTTP},
 	{path: "registries/registriestest", module: join(ground, "registries"), never: noHTTP},
@@ -121,13 +124,15 @@ var layers = []layer{
 
 	{path: "httpapi/audit", module: []string{"internal/terminal"}},
 	{path: "httpapi/conns", module: []string{"problem"}},
-	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns"), third: []string{strict}, never: noTesting},
-	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "backend/podfleet"), never: noTesting},
-	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
-	{path: "httpapi/console", module: join(backend, "httpapi"), never: noTesting},
+	{path: "httpapi/incidents", never: noEither},
+	{path: "httpapi", module: join(backend, "ratelimit", "httpapi/audit", "httpapi/conns", "httpapi/incidents"), third: []string{strict, "github.com/coder/websocket"}, never: noTesting},
+	{path: "httpapi/server", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/incidents", "backend/podfleet"), never: noTesting},
+	{path: "httpapi/server/config", module: join(backend, "ratelimit", "httpapi", "httpapi/conns", "httpapi/incidents", "httpapi/server", "httpapi/audit", "backend/..."), third: []string{strict}, never: noTesting},
+	{path: "httpapi/console", module: join(backend, "httpapi", "httpapi/incidents"), never: noTesting},
+	{path: "httpapi/sshfront", module: join(backend, "httpapi", "httpapi/audit"), third: []string{"golang.org/x/crypto/ssh", "github.com/pkg/sftp"}, never: noTesting},
 	{path: "httpapi/worker", module: backend, never: noTesting},
-	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry}, never: noTesting}, // no server comes with it
-	{path: "httpapi/command", module: []string{"httpapi/client", "internal/terminal"}, never: noTesting},    // nor with the commands
+	{path: "httpapi/client", module: []string{"internal/secret"}, third: []string{retry, "github.com/coder/websocket"}, never: noTesting},      // no server comes with it
+	{path: "httpapi/command", module: []string{"httpapi/client", "internal/terminal"}, third: []string{"golang.org/x/term"}, never: noTesting}, // nor with the commands
 	{
 		path: "httpapi/double", never: noTesting,
 		module: join(backend, "ratelimit", "httpapi", "httpapi/audit", "httpapi/server", "backend/memory", "backend/fault", "backend/podfleet", "backend/webhook"),

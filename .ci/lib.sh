@@ -9,8 +9,11 @@ mkdir -p "$tmp/bin"
 lint_version=v2.15.0
 vuln_version=v1.9.0
 # The clients that the tests run, each of exactly this version.
-npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2)
+npm_clients=(runpod-sdk@1.1.2 openai@6.49.0 @runpod/mcp-server@4.0.0 @modelcontextprotocol/sdk@1.32.2
+	openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3)
 python_clients=(runpod==1.12.0 runpod-flash==1.21.0 pytest==9.2.0 fastapi==0.165.0 uvicorn==0.54.0)
+# The generator has an environment of its own: it must not decide on the versions of what the SDKs need.
+python_generators=(openapi-python-client==0.29.1)
 
 # The versions of the Python SDK whose workers .ci/run tries, and those that only .ci/long tries.
 python_sdks=(1.6.2 1.10.0 2.0.0rc2)
@@ -20,6 +23,7 @@ more_python_sdks=(1.7.1 1.7.13 1.8.2 1.12.0)
 export PODYARD_CI=1
 export PODYARD_NODE_MODULES=$tmp/npm/node_modules
 export PODYARD_PYTHON=$tmp/python/bin/python
+export PODYARD_PYTHON_OPENAPI=$tmp/openapi/bin/python
 export PODYARD_SDKS=$tmp/sdks
 export PODYARD_PYTHON_NEWER=$PODYARD_SDKS/2.0.0rc2/bin/python
 export PATH=$PATH:$tmp/proxies/usr/sbin:$tmp/proxies/usr/bin
@@ -27,8 +31,15 @@ if [[ -d $root/../shared/spec ]]; then
 	PODYARD_SPEC=$(cd "$root/../shared/spec" && pwd)
 	export PODYARD_SPEC
 fi
-# The go line of go.mod is what is needed; a newer patch release is not fetched.
-export GOTOOLCHAIN=${GOTOOLCHAIN:-local}
+# All steps build as .ci/package does: with the Go release that go.mod names (toolchain), and without paths
+# of this machine. What one step has built, another one finds, also in another directory. Where that
+# release cannot be fetched, the Go that is here does.
+export GOFLAGS=${GOFLAGS:--trimpath}
+if [[ ! -v GOTOOLCHAIN ]]; then
+	GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
+	export GOTOOLCHAIN
+	go version >/dev/null 2>&1 || GOTOOLCHAIN=local
+fi
 
 # skip notes something that was left out, for the end.
 skip() { printf 'skipped: %s\n' "$*" | tee -a "$tmp/skipped"; }
@@ -89,6 +100,7 @@ prepare() {
 	local packages=()
 	command -v cc >/dev/null || packages+=(gcc libc6-dev)
 	command -v node >/dev/null || packages+=(nodejs)
+	command -v sftp >/dev/null || packages+=(openssh-client)
 	command -v npm >/dev/null || packages+=(npm)
 	python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
 	# The engines that tests start and end themselves; nothing of them runs otherwise.
@@ -117,12 +129,15 @@ prepare() {
 			"${npm_clients[@]}"
 	fi
 	python_with python "${python_clients[@]}"
+	python_with openapi "${python_generators[@]}"
 	install_sdks "${python_sdks[@]}"
 	if [[ $("$tmp/bin/golangci-lint" version --short 2>/dev/null || true) != "${lint_version#v}" ]]; then
 		GOBIN=$tmp/bin go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$lint_version" ||
 			rm -f "$tmp/bin/golangci-lint"
 	fi
 	go mod download
+	# The test of generated clients fetches nothing itself.
+	(cd examples/server/testdata/generated && go mod download)
 }
 
 # brief leaves of what go test -v prints a line for each package, and all of one that failed. At the end
@@ -144,33 +159,54 @@ brief() {
 		END                      { show(); if (m) print "in short:"; for (i = 0; i < m; i++) print why[i] }'
 }
 
+# cross type-checks everything, tests and examples included, for other systems and processors. Each takes
+# minutes, because all that is imported is compiled for it.
+cross() { # GOOS/GOARCH...
+	local on
+	for on in "$@"; do
+		echo "$on"
+		GOOS=${on%/*} GOARCH=${on#*/} CGO_ENABLED=0 go vet ./...
+	done
+}
+
+# compiled compiles packages, their tests and all that they import, and prints the files of the cache that
+# have it: an output is NUMBER-d, and a file NUMBER-a names it.
+compiled() { # CACHE PACKAGE...
+	local outputs=$tmp/outputs
+	go list -export -deps -test -f '{{.Export}}' "${@:2}" | sed -nE 's|.*/([0-9a-f]+)-d$|\1|p' | sort -u >"$outputs"
+	sed -E 's|^(..).*|\1/&-d|' "$outputs"
+	(cd "$1" && grep -rlFf "$outputs" --include='*-a' .)
+}
+
 # as_user runs a command as an ordinary user in a checkout of what is committed, with a home and
 # directories of its own. Where the cache of modules is closed to others, as one below the home of
-# root is, the user has another one, filled from it.
+# root is, the user has another one, filled from it. What the tests are built of is compiled here, where
+# other steps have compiled most of it, and copied: it would take minutes.
 as_user() { # COMMAND...
 	local dir modules proxy=off status=0
 	dir=$(mktemp -d)
 	modules=$(go env GOMODCACHE)
 	mkdir "$dir"/{home,cache,tmp}
 	git clone -q "$root" "$dir/checkout"
+	compiled "$(go env GOCACHE)" "${user_packages[@]}" | tar -c -C "$(go env GOCACHE)" -T - | tar -x -C "$dir/cache"
 	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups env -i
 		PATH="$PATH" HOME="$dir/home" GOCACHE="$dir/cache" TMPDIR="$dir/tmp"
 		GOTOOLCHAIN="$GOTOOLCHAIN")
 	if ! "${user[@]}" test -r "$modules/cache/download"; then
 		cp -R "$modules/cache/download" "$dir/download"
 		modules=$dir/modules proxy=file://$dir/download
-		user+=(GOFLAGS="-mod=readonly -modcacherw" GONOSUMDB="*")
+		user+=(GOFLAGS="$GOFLAGS -mod=readonly -modcacherw" GONOSUMDB="*")
 	else
-		user+=(GOFLAGS=-mod=readonly)
+		user+=(GOFLAGS="$GOFLAGS -mod=readonly")
 	fi
 	chmod 755 "$dir"
 	chown -R 65534:65534 "$dir"
-	if "${user[@]}" test -x "$(go env GOROOT)/bin/go"; then
-		user+=(GOMODCACHE="$modules" GOPROXY="$proxy")
+	user+=(GOMODCACHE="$modules" GOPROXY="$proxy")
+	if "${user[@]}" go version >/dev/null; then
 		# Tests that compile something in another module have the proxy off: what they need is there before.
 		(cd "$dir/checkout" && "${user[@]}" go list -deps -test ./... >"$dir/packages" && "${user[@]}" "$@") || status=$?
 	else
-		echo "the user 65534 cannot run $(go env GOROOT)/bin/go"
+		echo "the user 65534 cannot run go"
 		status=1
 	fi
 	rm -rf "$dir"
@@ -244,22 +280,32 @@ again() { # LOG COMMAND...: go test, with its flags
 	((some))
 }
 
+# packages_with prints package and directory of those whose tests have functions that begin so.
+packages_with() { # Fuzz|Benchmark
+	local package dir
+	go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do
+		if grep -qs "^func $1" "$dir"/*_test.go; then echo "$package $dir"; fi
+	done
+}
+
 # fuzz_all runs every fuzz target for as many inputs. A number of inputs, and no time: the go
-# command now and then takes the end of a time for a failure.
+# command now and then takes the end of a time for a failure. It would also build the program of a
+# package, and all that it imports, for one target only.
 fuzz_all() { # INPUTS
-	go test -list '^Fuzz' ./... | awk '
-		/^Fuzz/ { name[n++] = $1 }
-		/^ok/   { for (i = 0; i < n; i++) print $2, name[i]; n = 0 }' >"$tmp/fuzz"
-	local package target bad=0
-	while read -r package target; do
-		echo "$package $target"
-		if go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" "$package" </dev/null >"$tmp/fuzz.log" 2>&1; then
-			tail -n 1 "$tmp/fuzz.log"
-		else
-			cat "$tmp/fuzz.log"
-			bad=1
-		fi
-	done <"$tmp/fuzz"
+	local package dir target bad=0
+	while read -r package dir; do
+		go test -vet off -c -fuzz . -o "$tmp/fuzz.test" "$package"
+		for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$dir"/*_test.go); do
+			echo "$package $target"
+			if (cd "$dir" && "$tmp/fuzz.test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$1" \
+				-test.fuzzcachedir "$(go env GOCACHE)/fuzz/$package") </dev/null >"$tmp/fuzz.log" 2>&1; then
+				grep '^fuzz: elapsed' "$tmp/fuzz.log" | tail -n 1
+			else
+				cat "$tmp/fuzz.log"
+				bad=1
+			fi
+		done
+	done < <(packages_with Fuzz)
 	return $bad
 }
 

@@ -82,7 +82,7 @@ func wantEveryStore(t *testing.T, s backend.Store, shared bool) {
 			if set.Field(i).IsZero() == shared {
 				t.Errorf("%T: %s is there: %t, want %t", s, name, !shared, shared)
 			}
-		case "Warning": // only a disk has one
+		case "Warning", "Short": // only a disk has them
 		default:
 			if set.Field(i).IsZero() {
 				t.Errorf("%T has no %s", s, name)

@@ -52,6 +52,8 @@ var recordAccess = []access{
 	{"getPod", "GET {pod}", "", alices200}, {"updatePod", "PATCH {pod}", `{"name":"x"}`, alices200}, {"deletePod", "DELETE {pod}", "", alicesIn},
 	{"podAction", "POST {pod}/action", `{"action":"terminate"}`, alicesIn}, {"getPodLogs", "GET {pod}/logs", "", alices200},
 	{"whyPod", "GET {pod}/why", "", alices200}, {"getPodOptions", "GET {pod}/options", "", alices200},
+	{"execPod", "POST {pod}/exec", `{"command":["true"]}`, alicesIn}, {"podTerminal", "GET {pod}/terminal", "", alicesIn},
+	{"getPodFiles", "GET {pod}/files?path=/a", "", alicesIn}, {"putPodFiles", "PUT {pod}/files?path=/a", "", alicesIn},
 	{"resetPod", "POST {reset}", "", alicesIn},
 	{"listNetworkVolumes", "GET /v2/network-volumes", "", own}, {"createNetworkVolume", "POST /v2/network-volumes", "{}", own},
 	{"getNetworkVolume", "GET {volume}", "", alices200}, {"updateNetworkVolume", "PATCH {volume}", `{"name":"x"}`, alices200}, {"deleteNetworkVolume", "DELETE {volume}", "", alicesIn},
@@ -68,9 +70,9 @@ var recordAccess = []access{
 	{"getKey", "GET {key}", "", alices200}, {"updateKey", "PATCH {key}", "{}", alicesIn}, {"deleteKey", "DELETE {key}", "", alicesIn}, {"rotateKey", "POST {key}/rotate", "{}", alicesIn},
 	{"listBilling", "GET /v2/billing", "", own}, {"listPodBilling", "GET /v2/billing/pods", "", own},
 	{"listServerlessBilling", "GET /v2/billing/serverless", "", own}, {"listNetworkVolumeBilling", "GET /v2/billing/network-volumes", "", own},
-	{"listEndpointBilling", "GET /v2/billing/endpoints", "", own}, {"listClusterBilling", "GET /v2/billing/clusters", "", nothing},
-	{"listClusters", "GET /v2/clusters", "", nothing}, {"createCluster", "POST /v2/clusters", "", nothing}, {"getCluster", "GET /v2/clusters/x", "", nothing},
-	{"updateCluster", "PATCH /v2/clusters/x", "", nothing}, {"deleteCluster", "DELETE /v2/clusters/x", "", nothing}, {"listClusterPods", "GET /v2/clusters/x/pods", "", nothing},
+	{"listEndpointBilling", "GET /v2/billing/endpoints", "", own}, {"listClusterBilling", "GET /v2/billing/clusters", "", own},
+	{"listClusters", "GET /v2/clusters", "", own}, {"createCluster", "POST /v2/clusters", "{}", own}, {"getCluster", "GET {cluster}", "", alices200},
+	{"updateCluster", "PATCH {cluster}", `{"name":"x"}`, alices200}, {"deleteCluster", "DELETE {cluster}", "", alicesIn}, {"listClusterPods", "GET {cluster}/pods", "", alices200},
 	{"listDelegations", "GET /v2/registries/delegations", "", nothing}, {"createDelegation", "POST /v2/registries/delegations", "", nothing},
 	{"revokeDelegation", "DELETE /v2/registries/delegations/x", "", nothing},
 	{"listRegistries", "GET /v2/registries", "", own}, {"createRegistry", "POST /v2/registries", "{}", own},
@@ -113,6 +115,7 @@ var jobAccess = []access{
 	{"cancel", "POST {private}/cancel/{privateJob}", "", alices200}, {"cancel", "POST /v2/idle/cancel/{job}", "", alices200},
 	{"retry", "POST {private}/retry/{privateJob}", "", alicesIn}, {"retry", "POST /v2/idle/retry/{job}", "", theirJob},
 	{"listAttempts", "GET {private}/attempts/{privateJob}", "", alices200}, {"listAttempts", "GET /v2/idle/attempts/{job}", "", alices200},
+	{"jobLog", "GET {private}/log/{privateJob}", "", alices200}, {"jobLog", "GET /v2/idle/log/{job}", "", alices200},
 	{"listDeadLetters", "GET {private}/dead", "", alices200}, {"listDeadLetters", "GET /v2/idle/dead", "", own},
 	{"getDeadLetter", "GET {private}/dead/{privateJob}", "", theirJob}, {"getDeadLetter", "GET /v2/idle/dead/{job}", "", theirJob},
 	{"redriveDeadLetter", "POST {private}/dead/{privateJob}/redrive", "", theirJob}, {"redriveDeadLetter", "POST /v2/idle/dead/{job}/redrive", "", theirJob},
@@ -248,12 +251,12 @@ func accessNames(w *testAPI) (names *strings.Replacer, secrets []string) {
 		return w.want(200, "POST", endpoint+"/batch", `[{"input":{"of":"alice"}}]`, as(alicesAll)).field("id")
 	}
 	privateBatch, sharedBatch := batch("/v2/"+id(made["endpoint"])), batch("/v2/idle")
-	for _, kind := range []string{"pod", "template", "registry", "endpoint", "job", "private"} {
+	for _, kind := range []string{"pod", "cluster", "template", "registry", "endpoint", "job", "private"} {
 		secrets = append(secrets, id(made[kind]))
 	}
 	secrets = append(secrets, secret, "of_alice", privateBatch, sharedBatch, private, onShared, key, "alices", `"of":"alice"`, "vol1")
 	return strings.NewReplacer(
-		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{template}", made["template"],
+		"{pod}", made["pod"], "{reset}", "/v1/pods/"+id(made["pod"])+"/reset", "{volume}", made["volume"], "{cluster}", made["cluster"], "{template}", made["template"],
 		"{registry}", made["registry"], "{endpoint}", made["endpoint"], "{key}", "/v2/account/keys/"+key, "{secret}", "/v2/account/secrets/"+secret, "{job}", id(made["job"]),
 		"{balanced}", "/lb/"+balanced, "{private}", "/v2/"+id(made["endpoint"]), "{privateJob}", id(made["private"]),
 		"{batch}", sharedBatch, "{privateBatch}", privateBatch,

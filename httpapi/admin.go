@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -48,6 +49,17 @@ type ProgramState struct {
 	Warning string // what an operator should mend before the server is not ready any more; empty: nothing
 	Since   time.Time
 	Version string
+	// Incidents are what is wrong, the most severe first.
+	Incidents []incidents.Incident
+	// Others are the other servers of the same stores, as they were some seconds ago.
+	Others []OtherServer
+}
+
+// An OtherServer is a server of the same stores.
+type OtherServer struct {
+	Name    string
+	Version string // empty: it has an earlier version that does not say
+	State   string // active, cordoned, drained or lost
 }
 
 // A ReloadReport says what a reload of the configuration has changed.

@@ -102,13 +102,16 @@ func (c *call) setCordon(to endpoints.Cordon) error {
 	case "endpoint":
 		return c.cordonEndpoint(to, t.id)
 	}
-	if c.program == nil || c.program.State().Name != t.id {
+	if c.program == nil {
 		return errNoServer
+	}
+	if name := c.program.State().Name; name != t.id { // only the server itself can change its state
+		return problem.Newf(problem.NotFound, "server not found: %q has answered, and each server is asked at its own address", name)
 	}
 	c.program.Cordon(to)
 	return writeJSON(c.w, http.StatusOK, struct {
 		Server serverState `json:"server"`
-	}{serverStateOf(c.program.State())})
+	}{c.serverState(c.program.State())})
 }
 
 func (c *call) cordonHost(to endpoints.Cordon, t target) error {

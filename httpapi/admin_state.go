@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
@@ -24,8 +25,9 @@ func stateOperations() []operation {
 func (b *describer) describeState() map[string]description {
 	host, endpoint, server := openapi.For[hostBody](&b.Builder), openapi.For[endpointState](&b.Builder), openapi.For[serverState](&b.Builder)
 	lists := fields(map[string]*openapi.Schema{
-		"server": openapi.OrNull(server), "hosts": openapi.List(host), "endpoints": openapi.List(endpoint), "users": openapi.List(openapi.For[userState](&b.Builder)),
-	}, "endpoints", "hosts", "server", "users")
+		"server": openapi.OrNull(server), "servers": openapi.List(openapi.For[namedServer](&b.Builder)), "hosts": openapi.List(host), "endpoints": openapi.List(endpoint), "users": openapi.List(openapi.For[userState](&b.Builder)),
+		"incidents": openapi.List(openapi.For[incidentBody](&b.Builder)),
+	}, "endpoints", "hosts", "incidents", "server", "servers", "users")
 	return map[string]description{
 		"adminState": {summary: "Get the state of the server", answers: ok(lists), params: []*openapi.Parameter{
 			flag("claims", "Also which pods and workers have what of each host."),
@@ -42,6 +44,23 @@ type serverState struct {
 	Warning *string  `json:"warning"` // what will soon keep it from being ready
 	Since   wireTime `json:"since"`
 	Version string   `json:"version"`
+	Jobs    *int     `json:"jobs"` // in progress at its workers, while it is drained; nil: it is not, or that is not known
+}
+
+// A namedServer is one of the servers of the same stores, on the wire.
+type namedServer struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	State   string `json:"state"` // active, cordoned, drained or lost
+}
+
+// serversOf returns all servers of the same stores, this one first.
+func serversOf(s *ProgramState) []namedServer {
+	list := []namedServer{{s.Name, s.Version, stateOf(s.Cordon)}}
+	for _, o := range s.Others {
+		list = append(list, namedServer(o))
+	}
+	return list
 }
 
 func serverStateOf(s ProgramState) serverState {
@@ -54,6 +73,48 @@ func serverStateOf(s ProgramState) serverState {
 		b.Warning = &s.Warning
 	}
 	return b
+}
+
+// serverState is serverStateOf with the jobs of a server that is drained. They are not known while the store
+// is away.
+func (c *call) serverState(s ProgramState) serverState {
+	b := serverStateOf(s)
+	if s.Cordon != endpoints.Drained || c.Jobs == nil {
+		return b
+	}
+	sum, ctx := 0, c.r.Context()
+	for e, err := range c.Jobs.AllEndpoints(ctx) {
+		if err != nil {
+			return b
+		}
+		n, err := c.Jobs.JobsHere(ctx, e.ID)
+		if err != nil {
+			return b
+		}
+		sum += n
+	}
+	b.Jobs = &sum
+	return b
+}
+
+// An incidentBody is an incident on the wire.
+type incidentBody struct {
+	Cause    string   `json:"cause"`
+	Severity string   `json:"severity"` // critical, warning or note
+	Kind     string   `json:"kind"`     // what id names: endpoint, host, receiver, server or user; empty: this server
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Since    wireTime `json:"since"`
+	Who      []string `json:"who"`  // users who are affected; empty: everybody
+	More     int      `json:"more"` // users who are not in who
+	Act      string   `json:"act"`
+	Detail   string   `json:"detail"`
+}
+
+func incidentBodyOf(i incidents.Incident) incidentBody {
+	return incidentBody{
+		string(i.Cause), string(i.Severity), i.Kind, i.ID, i.Name, wireTime(i.Since), orEmpty(i.Who), i.More, i.Act, i.Detail,
+	}
 }
 
 // stateOf returns the name of a cordon state.
@@ -168,10 +229,13 @@ type endpointState struct {
 	Owner *string `json:"owner"` // null: it is shared
 	State string  `json:"state"`
 	healthBody
+
+	Name   string `json:"name"`
+	Paused bool   `json:"paused"` // its owner lets no job start
 }
 
 func (c *call) endpointState(e *serverless.Endpoint) (endpointState, error) {
-	b := endpointState{ID: e.ID, State: stateOf(e.Cordon)}
+	b := endpointState{ID: e.ID, State: stateOf(e.Cordon), Name: e.Name, Paused: e.QueueSettings().Paused}
 	if e.Owner != "" {
 		b.Owner = &e.Owner
 	}
@@ -198,16 +262,33 @@ func adminState(c *call) error {
 	if claims {
 		host = hostBodyWithClaims
 	}
-	b := struct {
-		Server    *serverState    `json:"server"`
-		Hosts     []hostBody      `json:"hosts"`
-		Endpoints []endpointState `json:"endpoints"`
-		Users     []userState     `json:"users"`
-	}{Hosts: []hostBody{}, Endpoints: []endpointState{}}
+	b := stateBody{Hosts: []hostBody{}, Endpoints: []endpointState{}, Users: []userState{}, Incidents: []incidentBody{}, Servers: []namedServer{}}
+	ready := true
 	if c.program != nil {
-		s := serverStateOf(c.program.State())
-		b.Server = &s
+		now := c.program.State()
+		s := c.serverState(now)
+		b.Server, b.Incidents, ready = &s, bodies(now.Incidents, incidentBodyOf, all), s.Ready
+		b.Servers = serversOf(&now)
 	}
+	// While the store is away, what is wrong is all that there is to say.
+	if err := c.fillState(&b, host); err != nil && (ready || len(b.Incidents) == 0) {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, b)
+}
+
+// A stateBody is the state of the server on the wire.
+type stateBody struct {
+	Server    *serverState    `json:"server"`
+	Servers   []namedServer   `json:"servers"`
+	Incidents []incidentBody  `json:"incidents"`
+	Hosts     []hostBody      `json:"hosts"`
+	Endpoints []endpointState `json:"endpoints"`
+	Users     []userState     `json:"users"`
+}
+
+// fillState adds what the stores have.
+func (c *call) fillState(b *stateBody, host func(pods.HostState) hostBody) error {
 	ctx := c.r.Context()
 	if c.Pods != nil {
 		list, err := c.Pods.HostStates(ctx)
@@ -232,15 +313,11 @@ func adminState(c *call) error {
 			}
 		}
 	}
-	err = c.countRecords(ctx, users)
+	err := c.countRecords(ctx, users)
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		b.Users = append(b.Users, *users[name])
 	}
-	b.Users = orEmpty(b.Users)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, b)
+	return err
 }
 
 func userNamed(users map[string]*userState, name string) *userState {

@@ -98,8 +98,12 @@ func deleteUserJobs(c *call) error {
 	return writeJSON(c.w, http.StatusOK, erasedJobs{done.Jobs})
 }
 
-// eraseEach deletes records and counts them. One that is in use is left for later.
-func eraseEach[T any](list []T, count *int, waiting *int, remove func(T) error) error {
+// eraseEach deletes records that were listed, unless that failed, and counts them. One that is in use is
+// left for later.
+func eraseEach[T any](list []T, err error, count *int, waiting *int, remove func(T) error) error {
+	if err != nil {
+		return err
+	}
 	for _, x := range list {
 		err := remove(x)
 		switch {
@@ -119,10 +123,7 @@ func (c *call) eraseKeys(ctx context.Context, user string, done *erasure) error 
 		return nil
 	}
 	list, err := c.Accounts.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Keys, nil, func(k accounts.Key) error { return c.Accounts.Delete(ctx, c.caller(), k.ID) })
+	return eraseEach(list, err, &done.Keys, nil, func(k accounts.Key) error { return c.Accounts.Delete(ctx, c.caller(), k.ID) })
 }
 
 func (c *call) eraseSchedules(ctx context.Context, user string, done *erasure) (err error) {
@@ -184,10 +185,12 @@ func (c *call) erasePods(ctx context.Context, user string, done *erasure) error 
 		return nil
 	}
 	list, err := c.Pods.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Pods, nil, func(p *pods.Pod) error { return c.Pods.Terminate(ctx, user, p.ID) })
+	return eraseEach(list, err, &done.Pods, nil, func(p *pods.Pod) error {
+		if p.Cluster != nil {
+			return c.Pods.DeleteCluster(ctx, user, p.Cluster.ID)
+		}
+		return c.Pods.Terminate(ctx, user, p.ID)
+	})
 }
 
 func (c *call) eraseTemplates(ctx context.Context, user string, done *erasure) error {
@@ -195,10 +198,7 @@ func (c *call) eraseTemplates(ctx context.Context, user string, done *erasure) e
 		return nil
 	}
 	list, err := c.Templates.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Templates, &done.Waiting, func(t templates.Template) error { return c.Templates.Delete(ctx, user, t.ID) })
+	return eraseEach(list, err, &done.Templates, &done.Waiting, func(t templates.Template) error { return c.Templates.Delete(ctx, user, t.ID) })
 }
 
 func (c *call) eraseVolumes(ctx context.Context, user string, done *erasure) error {
@@ -206,10 +206,7 @@ func (c *call) eraseVolumes(ctx context.Context, user string, done *erasure) err
 		return nil
 	}
 	list, err := c.Volumes.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Volumes, &done.Waiting, func(v volumes.Volume) error { return c.Volumes.Delete(ctx, user, v.ID) })
+	return eraseEach(list, err, &done.Volumes, &done.Waiting, func(v volumes.Volume) error { return c.Volumes.Delete(ctx, user, v.ID) })
 }
 
 func (c *call) eraseRegistries(ctx context.Context, user string, done *erasure) error {
@@ -217,10 +214,7 @@ func (c *call) eraseRegistries(ctx context.Context, user string, done *erasure) 
 		return nil
 	}
 	list, err := c.Registries.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Registries, &done.Waiting, func(r registries.Registry) error { return c.Registries.Delete(ctx, user, r.ID) })
+	return eraseEach(list, err, &done.Registries, &done.Waiting, func(r registries.Registry) error { return c.Registries.Delete(ctx, user, r.ID) })
 }
 
 func (c *call) eraseSecrets(ctx context.Context, user string, done *erasure) error {
@@ -228,10 +222,7 @@ func (c *call) eraseSecrets(ctx context.Context, user string, done *erasure) err
 		return nil
 	}
 	list, err := c.Secrets.List(ctx, user)
-	if err != nil {
-		return err
-	}
-	return eraseEach(list, &done.Secrets, nil, func(s secrets.Secret) error { return c.Secrets.Delete(ctx, user, s.ID) })
+	return eraseEach(list, err, &done.Secrets, nil, func(s secrets.Secret) error { return c.Secrets.Delete(ctx, user, s.ID) })
 }
 
 func (c *call) eraseSSHKeys(ctx context.Context, user string, done *erasure) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/spending"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -43,6 +44,8 @@ type Services struct {
 	Billing  *billing.Service // of Pods, Volumes and the workers of Jobs, which report their usage to it
 	// Budgets are what users hold, of what they may (docs/decisions.md 37).
 	Budgets *budget.Ledger
+	// Spending is what users spend, of what they may (docs/decisions.md 56). It needs Billing.
+	Spending *spending.Service
 }
 
 // Options configures the handlers. The zero value is safe: without Auth every request is
@@ -59,6 +62,8 @@ type Options struct {
 	// endpoint (docs/decisions.md 44): every request with such a host goes to its workers.
 	// Default: none; the endpoints are under /lb/ only.
 	LoadBalancerDomain string
+	// PodSSH is the SSH front that the program serves, see package sshfront. Default: none.
+	PodSSH *PodSSH
 	// PodDomain is a domain of which each name {pod}-{port}.<domain> is an HTTP port of a pod
 	// (docs/decisions.md 53): every request with such a host goes to the pod. Default: none. With
 	// "localhost", which browsers take for this machine, its other names stay the interface's.
@@ -132,6 +137,7 @@ type api struct {
 	domain      string          // Options.LoadBalancerDomain
 	podDomain   string          // Options.PodDomain
 	podKeys     bool            // Options.PodPortKeys
+	podSSH      *PodSSH         // may be nil
 	transport   *http.Transport // to workers
 	buffers     *bufferPool
 	madeIDs     string // begins the ids of requests that are made here
@@ -147,6 +153,7 @@ func newAPI(s Services, o *Options) *api {
 	a.floods = &floods{}
 	a.domain, a.transport, a.buffers = o.LoadBalancerDomain, newWorkerTransport(o.DialWorker), &bufferPool{}
 	a.podDomain, a.podKeys = strings.ToLower(o.PodDomain), o.PodPortKeys
+	a.podSSH = o.PodSSH
 	a.observer = o.Observer
 	if a.auth == nil {
 		a.auth = noKeys{}
@@ -226,6 +233,23 @@ func NewJobs(s *serverless.Service, o *Options) http.Handler {
 // endpoints, and a key with endpoint:<id>:work the work of any worker of that endpoint.
 func NewWorkers(s *serverless.Service, o *Options) http.Handler {
 	return newAPI(Services{Jobs: s}, o).router(APIWorkers)
+}
+
+// NewForPods serves the worker protocol, as NewWorkers does, and lets a pod get, stop and terminate itself
+// with the key of its environment (docs/decisions.md 55). It is for a listener that only pods reach: users'
+// keys do nothing to pods there.
+func NewForPods(s Services, o *Options) http.Handler {
+	a := newAPI(Services{Jobs: s.Jobs, Pods: s.Pods}, o)
+	own := a.routerOf(APIControl, func(o *operation) bool { return o.own })
+	own.onlyPods = true
+	workers := a.router(APIWorkers)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Pods != nil && strings.HasPrefix(r.URL.Path, "/v2/pods/") {
+			own.ServeHTTP(w, r)
+			return
+		}
+		workers.ServeHTTP(w, r)
+	})
 }
 
 // NewLegacy serves POST /v1/pods/{podId}/reset, the only operation of version 1.

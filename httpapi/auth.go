@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/podyard/podyard/httpapi/conns"
+	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/problem"
 )
@@ -41,6 +42,9 @@ type Identity struct {
 	// Key identifies the key in the audit log: its id, or the first 8 hex digits of its
 	// digest. Default: those digits.
 	Key string
+	// Pod is the only pod that the key may get, stop and terminate, and all that it may do: it is the key
+	// of a pod, which has no scopes (PodKeys).
+	Pod string
 	// Exempt keys have no quotas, rates and concurrency limits. Answers to them have no
 	// headers about limits.
 	Exempt bool
@@ -262,6 +266,62 @@ func (all anyOf) Permits(ctx context.Context, user string, p Permission) (bool, 
 	return false, nil
 }
 
+// A Finder is an Authenticator that finds keys by their names.
+type Finder interface {
+	// Find returns the identity of the key that Identity.Key names and that is valid now, or ErrKey.
+	Find(ctx context.Context, name string) (Identity, error)
+}
+
+// Find implements Finder.
+func (ks *Keys) Find(_ context.Context, name string) (Identity, error) {
+	for _, k := range ks.byDigest {
+		if k.id.Key == name && (k.expires.IsZero() || ks.now().Before(k.expires)) {
+			return k.id, nil
+		}
+	}
+	return Identity{}, ErrKey
+}
+
+// Find implements Finder.
+func (k storedKeys) Find(ctx context.Context, name string) (Identity, error) {
+	return k.identity(k.s.Find(ctx, name))
+}
+
+// Find implements Finder.
+func (all anyOf) Find(ctx context.Context, name string) (Identity, error) {
+	for _, a := range all {
+		f, ok := a.(Finder)
+		if !ok {
+			continue
+		}
+		if id, err := f.Find(ctx, name); !errors.Is(err, ErrKey) {
+			return id, err
+		}
+	}
+	return Identity{}, ErrKey
+}
+
+// MayEnter reports whether the API key of this name may enter the pods of a user (docs/decisions.md 54). A
+// failure to look takes nothing away.
+func MayEnter(ctx context.Context, a Authenticator, user, name string) bool {
+	_, err := Entering(ctx, a, user, name)
+	return err == nil || problem.KindOf(err) != problem.Unauthorized
+}
+
+// Entering returns the identity of an API key by its name, if it may enter the pods of a user: it is the
+// user's or an operator's, and has pods:write. Else the error is ErrKey.
+func Entering(ctx context.Context, a Authenticator, user, name string) (Identity, error) {
+	f, ok := a.(Finder)
+	if !ok || name == "" {
+		return Identity{}, ErrKey
+	}
+	id, err := f.Find(ctx, name)
+	if err == nil && (id.User != user && !id.Operator() || !id.Can(Permission{Area: "pods", Level: Write})) {
+		err = ErrKey
+	}
+	return id, err
+}
+
 // StoredKeys returns an Authenticator with the keys of an accounts service.
 func StoredKeys(s *accounts.Service) Authenticator { return storedKeys{s} }
 
@@ -269,7 +329,10 @@ type storedKeys struct{ s *accounts.Service }
 
 // Authenticate implements Authenticator.
 func (k storedKeys) Authenticate(ctx context.Context, key string) (Identity, error) {
-	g, err := k.s.Authenticate(ctx, key)
+	return k.identity(k.s.Authenticate(ctx, key))
+}
+
+func (k storedKeys) identity(g accounts.Grant, err error) (Identity, error) {
 	switch {
 	case errors.Is(err, accounts.ErrUnknown):
 		return Identity{}, ErrKey
@@ -284,6 +347,26 @@ func (k storedKeys) Authenticate(ctx context.Context, key string) (Identity, err
 func AnyOf(all ...Authenticator) Authenticator {
 	return anyOf(slices.DeleteFunc(slices.Clone(all), func(a Authenticator) bool { return a == nil }))
 }
+
+// PodKeys returns an Authenticator with the keys that pods have in their environment (docs/decisions.md 55).
+func PodKeys(s *pods.Service) Authenticator { return podKeys{s} }
+
+type podKeys struct{ s *pods.Service }
+
+// Authenticate implements Authenticator.
+func (k podKeys) Authenticate(ctx context.Context, key string) (Identity, error) {
+	p, ok, err := k.s.PodOfKey(ctx, key)
+	if err == nil && !ok {
+		err = ErrKey
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{User: p.Owner, Pod: p.ID, Key: "pod " + p.ID}, nil
+}
+
+// Permits implements Permitter: the key of a pod permits nothing without a request.
+func (podKeys) Permits(context.Context, string, Permission) (bool, error) { return false, nil }
 
 type anyOf []Authenticator
 

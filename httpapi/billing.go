@@ -16,7 +16,7 @@ func billingOperations() []operation {
 		op("listServerlessBilling", "GET /v2/billing/serverless", ScopePodsRead, serverlessBilling, byOwner),
 		op("listNetworkVolumeBilling", "GET /v2/billing/network-volumes", ScopePodsRead, volumeBilling, byOwner),
 		op("listEndpointBilling", "GET /v2/billing/endpoints", ScopePodsRead, publicBilling, byOwner),
-		absent("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, noClusters),
+		op("listClusterBilling", "GET /v2/billing/clusters", ScopePodsRead, clusterBilling, byOwner),
 	)
 }
 
@@ -25,6 +25,7 @@ func (b *describer) describeBilling() map[string]description {
 		"listBilling":              {summary: "Sum up what was used", params: billingParams(""), answers: ok(openapi.For[billingBody[allRecordBody, allMetadata]](&b.Builder))},
 		"listPodBilling":           {summary: "Sum up what pods used", params: billingParams("podId"), answers: ok(openapi.For[billingBody[podRecordBody, podMetadata]](&b.Builder))},
 		"listServerlessBilling":    {summary: "Sum up what workers used", params: billingParams("serverlessId"), answers: ok(openapi.For[billingBody[serverlessRecordBody, serverlessMetadata]](&b.Builder))},
+		"listClusterBilling":       {summary: "Sum up what clusters used", params: billingParams("clusterId"), answers: ok(openapi.For[billingBody[clusterRecordBody, clusterMetadata]](&b.Builder))},
 		"listEndpointBilling":      {summary: "Sum up what public endpoints used", text: "There are none here: the report is empty.", params: billingParams(""), answers: ok(openapi.For[billingBody[publicRecordBody, publicMetadata]](&b.Builder))},
 		"listNetworkVolumeBilling": {summary: "Sum up what network volumes used", params: billingParams("networkVolumeId"), answers: ok(openapi.For[billingBody[volumeRecordBody, volumeMetadata]](&b.Builder))},
 	}
@@ -82,6 +83,7 @@ type billingQueryBody struct {
 	PodID      *string            `json:"podId,omitempty"`
 	EndpointID *string            `json:"serverlessId,omitempty"`
 	VolumeID   *string            `json:"networkVolumeId,omitempty"`
+	ClusterID  *string            `json:"clusterId,omitempty"`
 }
 
 type billingBody[R, M any] struct {
@@ -242,6 +244,43 @@ func volumeBilling(c *call) error {
 		})
 }
 
+// clusterAmounts are those of the pods of clusters, whose network costs nothing.
+type clusterAmounts struct {
+	TotalAmount      float64 `json:"totalAmount"`
+	GPUAmount        float64 `json:"gpuAmount"`
+	DiskAmount       float64 `json:"diskAmount"`
+	NetworkingAmount float64 `json:"networkingAmount"`
+}
+
+func clusterAmountsOf(a billing.Amounts) clusterAmounts {
+	a = a.Round()
+	return clusterAmounts{TotalAmount: totalOf(a), GPUAmount: a.GPU, DiskAmount: a.Disk}
+}
+
+type clusterRecordBody struct {
+	rangeBody
+	clusterAmounts
+	ClusterID string `json:"clusterId"`
+}
+
+type clusterMetadata struct {
+	Query              billingQueryBody `json:"query"`
+	RecordCount        int              `json:"recordCount"`
+	UniqueClusterCount int              `json:"uniqueClusterCount"`
+	Totals             clusterAmounts   `json:"totals"`
+}
+
+func clusterBilling(c *call) error {
+	return report(c, pods.ClusterUsage, "clusterId",
+		func(x billing.Record) clusterRecordBody {
+			return clusterRecordBody{rangeOf(x.Start, x.End), clusterAmountsOf(x.Amounts), x.ID}
+		},
+		func(s billingSummary) clusterMetadata {
+			s.query.ClusterID = s.id
+			return clusterMetadata{s.query, s.records, s.unique, clusterAmountsOf(s.total)}
+		})
+}
+
 // allAmounts has every member of the schema; amounts of things that are not offered are 0.
 type allAmounts struct {
 	TotalAmount             float64 `json:"totalAmount"`
@@ -266,11 +305,13 @@ func allAmountsOf(list []billing.Record) allAmounts {
 		sums[x.Kind] = sums[x.Kind].Add(x.Amounts)
 	}
 	pod, worker, volume := sums[pods.PodUsage].Round(), sums[pods.WorkerUsage].Round(), sums[pods.VolumeUsage].Round()
+	cluster := sums[pods.ClusterUsage].Round()
 	return allAmounts{
-		TotalAmount:  totalOf(pod.Add(worker).Add(volume)),
+		TotalAmount:  totalOf(pod.Add(worker).Add(volume).Add(cluster)),
 		PodGPUAmount: pod.GPU, PodCPUAmount: pod.CPU, PodDiskAmount: pod.Disk,
 		ServerlessGPUAmount: worker.GPU, ServerlessCPUAmount: worker.CPU, ServerlessDiskAmount: worker.Disk,
 		StorageStandardAmount: volume.Standard, StorageHighAmount: volume.HighPerformance,
+		ClusterGPUAmount: cluster.GPU, ClusterDiskAmount: cluster.Disk,
 	}
 }
 

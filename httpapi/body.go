@@ -71,14 +71,21 @@ func (c *call) jsonBody() ([]byte, error) {
 	return c.body(maxControlBody)
 }
 
-// decoded reads a body of the control API with one of its decoders.
-func decoded[T any](c *call, decode func([]byte) (T, error)) (T, error) {
+// decode reads a body of the control API into r, whose Violations get its faults.
+func decode[R any](c *call, r *R, faults *problem.Violations, read func(*object, *R)) error {
 	body, err := c.jsonBody()
 	if err != nil {
-		var none T
-		return none, err
+		return err
 	}
-	return decode(body)
+	return decodeBody(body, r, faults, read)
+}
+
+func decodeBody[R any](body []byte, r *R, faults *problem.Violations, read func(*object, *R)) error {
+	o, err := parse(body, strictThroughout, faults)
+	if err == nil {
+		read(o, r)
+	}
+	return err
 }
 
 // optionalObject is jsonObject for operations that need no body; nil if there is none.

@@ -17,6 +17,7 @@ import (
 // the answer that has the list.
 var pagedLists = map[string]struct{ create, member string }{
 	"listPods":           {"createPod", "pods"},
+	"listClusters":       {"createCluster", "clusters"},
 	"listNetworkVolumes": {"createNetworkVolume", "networkVolumes"},
 	"listTemplates":      {"createTemplate", "templates"},
 	"listKeys":           {"createKey", "keys"},
@@ -25,7 +26,7 @@ var pagedLists = map[string]struct{ create, member string }{
 }
 
 // idsOf returns the ids of a list, also of one whose items have their owners.
-func idsOf(t *testing.T, a answer, member string) (ids []string) {
+func idsOf(t testing.TB, a answer, member string) (ids []string) {
 	t.Helper()
 	var body map[string]json.RawMessage
 	var list []struct {

@@ -209,8 +209,9 @@ func endRows() []endRow {
 		{name: "stream is full", status: "FAILED", err: "a chunk was not taken: the stream is full: too many of its bytes were not read; the limit is 67108864 bytes (64 MB)", charged: 1,
 			do: func(x *endsWorld) {
 				x.take()
+				chunk := `"` + strings.Repeat("x", serverless.MaxChunk-100) + `"` // one that is not split
 				for range 65 {
-					x.chunk(`"` + strings.Repeat("x", 1<<20) + `"`)
+					x.chunk(chunk)
 				}
 			}},
 		{name: "no result", remote: true, status: "FAILED", err: thriceLost + "; the last one: it asked for another job and had reported no result", leases: lost, charged: 3, retried: 2,
@@ -303,7 +304,7 @@ func (x *endsWorld) again() {
 // TestEveryLeaseEndsInAWayThatCounts walks docs/ends.md over each store, with a worker in this process
 // and with one behind the protocol.
 func TestEveryLeaseEndsInAWayThatCounts(t *testing.T) {
-	postgresql := &postgrestest.Server{}
+	postgresql := &postgrestest.Server{Prepare: migrate}
 	t.Cleanup(postgresql.Stop)
 	for store, open := range map[string]func(*testing.T) serverless.JobQueue{
 		"memory": func(*testing.T) serverless.JobQueue { return memory.NewJobs() },
@@ -333,6 +334,15 @@ func TestEveryLeaseEndsInAWayThatCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// migrate makes the tables of a database once, for all that are copies of it.
+func migrate(ctx context.Context, url string) error {
+	s, err := postgres.Open(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
 func newEndsWorld(t *testing.T, q serverless.JobQueue, remote bool) *endsWorld {

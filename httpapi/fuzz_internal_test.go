@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 // sameRequest compares decoded requests.
@@ -423,4 +424,19 @@ func FuzzPath(f *testing.F) {
 			t.Errorf("%s %q = %d %s", method, path, w.Code, w.Body)
 		}
 	})
+}
+
+func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
+	err = decodeBody(body, &r, &r.Violations, (*object).createPod)
+	return r, err
+}
+
+func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
+	err = decodeBody(body, &r, &r.Violations, (*object).updatePod)
+	return r, err
+}
+
+func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
+	err = decodeBody(body, &r, &r.Violations, (*object).updateEndpoint)
+	return r, err
 }

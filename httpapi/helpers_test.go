@@ -120,7 +120,7 @@ func newTestAPI(t testing.TB, set func(*httpapi.Options)) *testAPI {
 // withSchedules adds batches, and schedules whose owners need a key of auth.
 func withSchedules(o *serverless.Options, auth httpapi.Authenticator) *serverless.Options {
 	o.Batches = memory.NewBatches()
-	o.Schedules, o.DecodeRun = memory.NewSchedules(), httpapi.DecodeRun
+	o.Schedules, o.DecodeRun, o.JobLogs = memory.NewSchedules(), httpapi.DecodeRun, memory.NewJobLogs()
 	o.MayRun = func(ctx context.Context, user, endpoint string) (bool, error) {
 		return httpapi.MayRun(ctx, auth, user, endpoint)
 	}

@@ -366,10 +366,7 @@ type workerCounts struct {
 
 func health(c *call) error {
 	h, err := c.Jobs.Health(c.r.Context(), c.r.PathValue("endpoint"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, healthBodyOf(h))
+	return writeRecord(c, h, err, healthBodyOf)
 }
 
 func healthBodyOf(h serverless.Health) (b healthBody) {

@@ -34,6 +34,7 @@ var creations = []creation{
 	{"createNetworkVolume", "/v2/network-volumes", `{"name":"v","size":10,"dataCenter":"US-KS-2"}`, "/v2/network-volumes/"},
 	{"createTemplate", "/v2/templates", `{"name":"t","image":"i"}`, "/v2/templates/"},
 	{"createKey", "/v2/account/keys", `{"scopes":["pods:read"]}`, "/v2/account/keys/"},
+	{"createCluster", "/v2/clusters", trainingCluster, "/v2/clusters/"},
 	{"createRegistry", "/v2/registries", `{"name":"r","username":"u","password":"p"}`, "/v2/registries/"},
 	{"createEndpoint", "/v2/serverless", `{"name":"e","type":"QUEUE","image":"i","cpu":[{"id":"cpu3c","vcpuCount":2}],"scaling":{"type":"QUEUE_DELAY","queueDelay":4}}`, "/v2/serverless/"},
 	{"run", "/v2/idle/run", `{"input":{"a":1}}`, ""},
@@ -60,7 +61,7 @@ func (w *testAPI) repeated(first, again answer) {
 // An operation that is a POST either creates something and has keys, or is named here.
 func TestEveryOperationThatCreatesHasKeys(t *testing.T) {
 	without := []string{
-		"podAction", "resetPod", "rotateKey", "createSecret", "createGlobalVolume", "createCluster", "createDelegation", "redeliver",
+		"podAction", "execPod", "resetPod", "rotateKey", "createSecret", "createGlobalVolume", "createDelegation", "redeliver",
 		"reload", "cordon", "uncordon", "drain", "status", "statusSync", "stream", "cancel", "retry", "redriveDeadLetter", "purgeQueue", "actions", "openai", "runSchedule", "addToBatch", "finalizeBatch", "cancelBatch",
 		"jobDone", "jobStream", "proxy",
 	}

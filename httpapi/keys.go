@@ -106,11 +106,9 @@ func listKeys(c *call) error {
 
 func createKey(c *call) error {
 	var r accounts.CreateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).createKey); err != nil {
 		return err
 	}
-	o.createKey(&r)
 	r.Idempotency = c.keyed
 	k, secret, err := c.Accounts.Create(c.r.Context(), c.caller(), r)
 	k, err = onceCreated(c, k, err, func(ctx context.Context, _, id string) (accounts.Key, error) {
@@ -148,10 +146,7 @@ func (c *call) newSecret(status int, k accounts.Key, secret accounts.Secret, err
 
 func getKey(c *call) error {
 	k, err := c.accountKey()
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.key(k))
+	return writeRecord(c, k, err, c.key)
 }
 
 func updateKey(c *call) error {
@@ -159,16 +154,11 @@ func updateKey(c *call) error {
 		return err
 	}
 	var r accounts.UpdateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).updateKey); err != nil {
 		return err
 	}
-	o.updateKey(&r)
 	k, err := c.Accounts.Update(c.r.Context(), c.caller(), c.r.PathValue("id"), r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.key(k))
+	return writeRecord(c, k, err, c.key)
 }
 
 func (o *object) updateKey(r *accounts.UpdateRequest) {

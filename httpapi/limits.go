@@ -37,6 +37,8 @@ type limitBody struct {
 type userLimits struct {
 	User   string      `json:"user"`
 	Limits []limitBody `json:"limits"`
+	// Cost is there for who spends something, or may not spend anything they like.
+	Cost *costBody `json:"cost,omitempty"`
 	// Windows are there for who asks.
 	Windows []windowBody `json:"windows,omitempty"`
 }
@@ -81,6 +83,9 @@ func listLimits(c *call) error {
 			return err
 		}
 		r := row{userLimits{User: user, Limits: limitBodies(c.Budgets.Limits(user), &u, everybody)}, u}
+		if r.body.Cost, err = c.costOf(user); err != nil {
+			return err
+		}
 		if windows {
 			r.body.Windows = c.windows(user)
 		}

@@ -104,11 +104,25 @@ func (c *call) streamLog(read logReader) error {
 		return nil
 	}
 	lines := c.followAll(ctx, read, q)
-	c.sendEvents(lines)
+	c.sendEvents(lines, q.after)
 	cancel()
 	for range lines { // until the followers have ended
 	}
+	if problem.KindOf(context.Cause(c.r.Context())) == problem.Unavailable {
+		c.sendRest(read, q)
+	}
 	return nil
+}
+
+// restTime is how long the server that ends looks for the rest of a log.
+const restTime = 500 * time.Millisecond
+
+// sendRest sends the lines that nobody had followed yet when the server ended the request: they say how the
+// server has ended the pod.
+func (c *call) sendRest(read logReader, q logQuery) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), restTime)
+	defer cancel()
+	c.sendLines(c.since(ctx, read, q))
 }
 
 // followAll sends new lines of all sources. The channel is closed when the sources or ctx have
@@ -277,9 +291,11 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	setEventStream(h)
 	h.Set("Connection", "keep-alive")
 	c.w.WriteHeader(http.StatusOK)
-	if c.r.Method == http.MethodHead {
-		return false
-	}
+	return c.r.Method != http.MethodHead && c.sendLines(past)
+}
+
+// sendLines sends lines. It reports false when the client is gone, and when its key is no longer good.
+func (c *call) sendLines(past iter.Seq[logLine]) bool {
 	var b []byte
 	looked := time.Now()
 	for l := range past {
@@ -296,24 +312,25 @@ func (c *call) sendPast(past iter.Seq[logLine]) bool {
 	return true
 }
 
-// sendEvents writes lines, and flushes when no more are ready.
-func (c *call) sendEvents(lines <-chan logLine) {
+// sendEvents writes lines, and flushes when no more are ready. In sent it keeps the last line of each source.
+func (c *call) sendEvents(lines <-chan logLine, sent map[pods.LogSource]pods.LogLine) {
 	rc := http.NewResponseController(c.w)
 	var b []byte
 	p := newPulse()
 	defer p.Stop()
 	for {
+		var l logLine
 		if len(lines) == 0 {
 			if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 				return
 			}
 		}
 		select {
-		case l, ok := <-lines:
+		case next, ok := <-lines:
 			if !ok {
 				return
 			}
-			b = appendEvent(b[:0], l)
+			l, b = next, appendEvent(b[:0], next)
 		case <-p.C:
 			if !c.stillAllowed() {
 				return
@@ -327,6 +344,9 @@ func (c *call) sendEvents(lines <-chan logLine) {
 		}
 		if _, err := c.w.Write(b); err != nil {
 			return
+		}
+		if l.source != "" {
+			sent[l.source] = l.LogLine
 		}
 	}
 }

@@ -231,10 +231,12 @@ func (b *describer) descriptions() map[string]description {
 	all := map[string]description{}
 	for _, part := range []func() map[string]description{
 		b.describePods,
+		b.describeClusters,
 		b.describeVolumes,
 		b.describeGlobalVolumes,
 		b.describeTemplates,
 		b.describeSSHKeys,
+		b.describeInside,
 		b.describeKeys,
 		b.describeSecrets,
 		b.describeLimits,
@@ -256,6 +258,7 @@ func (b *describer) descriptions() map[string]description {
 		b.describeJobs,
 		b.describeStreams,
 		b.describeDead,
+		b.describeJobLog,
 		b.describeActions,
 		b.describeEvents,
 		b.describeSchedules,

@@ -28,7 +28,9 @@ func containerRules(s *openapi.Schema) *openapi.Schema {
 	s.At("ports").MaxItems = container.MaxPorts
 	s.At("ports").UniqueItems = true
 	s.At("ports/*").Pattern = portPattern
-	s.At("registry").NotEmpty()
+	if registry := s.Properties["registry"]; registry != nil { // a cluster has none
+		registry.NotEmpty()
+	}
 	return s
 }
 

@@ -134,6 +134,7 @@ type operation struct {
 	need Permission // what Scope means; not for ScopeAny and ScopeWorker
 	do   func(*call) error
 	dead bool // the record in the path is a dead letter
+	own  bool // the key of the pod in the path may do it
 	acts acts // which requests go to the audit log, in addition to refused ones
 	// asked marks operations that clients repeat at once after an error.
 	asked   bool
@@ -169,6 +170,7 @@ const pagesInBody pageForm = "pagination"
 var table = sync.OnceValue(func() []operation {
 	return slices.Concat(
 		podOperations(),
+		insideOperations(),
 		volumeOperations(),
 		globalVolumeOperations(),
 		templateOperations(),
@@ -177,7 +179,7 @@ var table = sync.OnceValue(func() []operation {
 		secretOperations(),
 		limitOperations(),
 		billingOperations(),
-		absentOperations(),
+		clusterOperations(),
 		registryOperations(),
 		endpointOperations(),
 		endpointWorkerOperations(),
@@ -195,6 +197,7 @@ var table = sync.OnceValue(func() []operation {
 		jobOperations(),
 		streamOperations(),
 		deadOperations(),
+		jobLogOperations(),
 		actionOperations(),
 		eventOperations(),
 		scheduleOperations(),
@@ -227,18 +230,6 @@ func absent(name, request string, s Scope, p *problem.Error) operation {
 	return o
 }
 
-// absentOperations are those of areas that this service does not have.
-func absentOperations() []operation {
-	return group(APIControl, AreaClusters,
-		absent("listClusters", "GET /v2/clusters", ScopePodsRead, noClusters),
-		absent("createCluster", "POST /v2/clusters", ScopePodsWrite, noClusters),
-		absent("getCluster", "GET /v2/clusters/{id}", ScopePodsRead, noClusters),
-		absent("updateCluster", "PATCH /v2/clusters/{id}", ScopePodsWrite, noClusters),
-		absent("deleteCluster", "DELETE /v2/clusters/{id}", ScopePodsWrite, noClusters),
-		absent("listClusterPods", "GET /v2/clusters/{id}/pods", ScopePodsRead, noClusters),
-	)
-}
-
 func added(o *operation)        { o.Added = true }
 func keyed(o *operation)        { o.Keyed = true }
 func paged(o *operation)        { o.Paged = true }
@@ -247,6 +238,7 @@ func marked(o *operation)       { o.pages = pagesInBody }
 func sideEffects(o *operation)  { o.SideEffects = true }
 func unlimited(o *operation)    { o.Limit = LimitNone }
 func ofDeadLetter(o *operation) { o.dead = true }
+func byOwnKey(o *operation)     { o.own = true }
 func ofOperators(o *operation)  { o.acts = actsOfOperators }
 func byOwner(o *operation)      { o.Owners = OwnersOne }
 func byOwners(o *operation)     { o.Owners = OwnersAll }
@@ -284,7 +276,4 @@ func group(a API, about Area, rows ...operation) []operation {
 	return rows
 }
 
-var (
-	noClusters    = problem.New(problem.NotFound, "Clusters are not offered by this service.")
-	noDelegations = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")
-)
+var noDelegations = problem.New(problem.NotFound, "Delegations of registries are not offered by this service.")

@@ -20,6 +20,7 @@ func owned(w *testAPI) map[string]string {
 	job := w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{"of":"alice"}}`, as(alicesEndpoints)).field("id")
 	return map[string]string{
 		"pod":        made("/v2/pods", `{"name":"alices","image":"i","cpu":{"id":"cpu3c","vcpuCount":2}}`, aliceFree),
+		"cluster":    made("/v2/clusters", trainingCluster, aliceFree),
 		"volume":     "/v2/network-volumes/vol1",
 		"template":   made("/v2/templates", `{"name":"alices","image":"i"}`, aliceFree),
 		"registry":   made("/v2/registries", `{"name":"alices","username":"u","password":"p"}`, aliceFree),

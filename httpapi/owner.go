@@ -80,7 +80,7 @@ func (c *call) recordOwner() (string, error) {
 	}
 	find := map[Area]func(context.Context, string) (string, error){}
 	if c.Pods != nil {
-		find[AreaPods] = c.Pods.Owner
+		find[AreaPods], find[AreaClusters] = c.Pods.Owner, c.Pods.ClusterOwner
 	}
 	if c.Volumes != nil {
 		find[AreaVolumes] = c.Volumes.Owner

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,10 +19,10 @@ func podOperations() []operation {
 		group(APIControl, AreaPods,
 			op("listPods", "GET /v2/pods", ScopePodsRead, listPods, paginated, byOwners, heavy),
 			op("createPod", "POST /v2/pods", ScopePodsWrite, createPod, keyed, bodyUpTo(maxPodBody)),
-			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod),
+			op("getPod", "GET /v2/pods/{id}", ScopePodsRead, getPod, byOwnKey),
 			op("updatePod", "PATCH /v2/pods/{id}", ScopePodsWrite, updatePod),
-			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod),
-			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod),
+			op("deletePod", "DELETE /v2/pods/{id}", ScopePodsWrite, deletePod, byOwnKey),
+			op("podAction", "POST /v2/pods/{id}/action", ScopePodsWrite, actOnPod, byOwnKey),
 			op("whyPod", "GET /v2/pods/{id}/why", ScopePodsRead, whyPod, added),
 			op("getPodOptions", "GET /v2/pods/{id}/options", ScopePodsRead, podOptions, added),
 			op("getPodLogs", "GET /v2/pods/{id}/logs", ScopePodsRead, podLogs, staysOpen(budget.Streams)),
@@ -36,7 +37,7 @@ func (b *describer) describePods() map[string]description {
 	pod := openapi.For[podBody](&b.Builder)
 	return map[string]description{
 		"listPods": {summary: "List the caller's pods", answers: ok(withPagination(b.list("pods", pod, true))), params: []*openapi.Parameter{
-			flag("includeClusterPods", "Changes nothing: there are no clusters."),
+			flag("includeClusterPods", "Also the pods of clusters."),
 		}},
 		"createPod": {
 			summary: "Create a pod", text: "The answer does not imply that the pod runs: read its status. Exactly one of gpu and cpu must be there.",
@@ -92,11 +93,16 @@ func updatePodBody() *openapi.Schema {
 func actionBody() *openapi.Schema { return recorded(func(o *object) { o.action() }) }
 
 func listPods(c *call) error {
-	// includeClusterPods changes nothing: there are no clusters.
-	if _, err := c.queryFlag("includeClusterPods"); err != nil {
+	members, err := c.queryFlag("includeClusterPods")
+	if err != nil {
 		return err
 	}
-	list, err := ofOwner(c, c.Pods.List, c.Pods.All, func(p *pods.Pod) place { return place{p.Created, p.ID} })
+	of, all := c.Pods.List, c.Pods.All
+	if !members {
+		of = func(ctx context.Context, owner string) ([]*pods.Pod, error) { return alone(c.Pods.List(ctx, owner)) }
+		all = func(ctx context.Context) ([]*pods.Pod, error) { return alone(c.Pods.All(ctx)) }
+	}
+	list, err := ofOwner(c, of, all, func(p *pods.Pod) place { return place{p.Created, p.ID} })
 	if err != nil {
 		return err
 	}
@@ -104,8 +110,8 @@ func listPods(c *call) error {
 }
 
 func createPod(c *call) error {
-	r, err := decoded(c, decodeCreatePod)
-	if err != nil {
+	var r pods.CreateRequest
+	if err := decode(c, &r, &r.Violations, (*object).createPod); err != nil {
 		return err
 	}
 	r.Idempotency = c.keyed
@@ -120,10 +126,7 @@ func createPod(c *call) error {
 
 // writePod answers 200 with a pod, or returns err.
 func (c *call) writePod(p *pods.Pod, err error) error {
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.pod(p))
+	return writeRecord(c, p, err, c.pod)
 }
 
 func getPod(c *call) error {
@@ -172,8 +175,8 @@ func updatePod(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
 	}
-	r, err := decoded(c, decodeUpdatePod)
-	if err != nil {
+	var r pods.UpdateRequest
+	if err := decode(c, &r, &r.Violations, (*object).updatePod); err != nil {
 		return err
 	}
 	return c.writePod(c.Pods.Update(c.r.Context(), c.owner, c.r.PathValue("id"), r))
@@ -198,12 +201,19 @@ func actOnPod(c *call) error {
 	if err := c.podExists(); err != nil {
 		return err
 	}
-	a, err := decoded(c, decodeAction)
+	body, err := c.jsonBody()
+	if err != nil {
+		return err
+	}
+	a, err := decodeAction(body)
 	if err != nil {
 		return err
 	}
 	if a == pods.Terminate {
 		return deletePod(c)
+	}
+	if c.id.Pod != "" && a != pods.Stop {
+		return errForbidden
 	}
 	act := c.Pods.Act
 	if c.id.Operator() {
@@ -226,15 +236,6 @@ func (o *object) action() pods.Action {
 	a := o.oneOf("action", string(pods.Start), string(pods.Stop), string(pods.Restart), string(pods.Terminate))
 	o.unknown()
 	return pods.Action(a)
-}
-
-func decodeCreatePod(body []byte) (r pods.CreateRequest, err error) {
-	o, err := parse(body, strictThroughout, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	o.createPod(&r)
-	return r, nil
 }
 
 func (o *object) createPod(r *pods.CreateRequest) {
@@ -284,15 +285,6 @@ func (o *object) podCPU() *pods.CPURequest {
 	defer sub.unknown()
 	sub.require("id", "vcpuCount")
 	return &pods.CPURequest{ID: sub.text("id"), VCPU: sub.number("vcpuCount")}
-}
-
-func decodeUpdatePod(body []byte) (r pods.UpdateRequest, err error) {
-	o, err := parse(body, strictThroughout, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	o.updatePod(&r)
-	return r, nil
 }
 
 func (o *object) updatePod(r *pods.UpdateRequest) {

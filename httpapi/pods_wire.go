@@ -33,6 +33,7 @@ type podBody struct {
 	CreatedAt        wireTime          `json:"createdAt"`
 	StartedAt        *wireTime         `json:"startedAt"`
 	GlobalNetworking networkingBody    `json:"globalNetworking"`
+	Cluster          *memberBody       `json:"cluster,omitempty"`
 }
 
 // A commandBody is what a container runs: args as it is stored, and the two lists that it says.
@@ -135,7 +136,7 @@ func (c *call) pod(p *pods.Pod) podBody {
 		Mounts: mountsOf(p.Config.Mounts), Cloud: p.Cloud,
 		DataCenterID: orNull(p.Placement.DataCenter), CUDAVersion: orNull(p.Seen.CUDA),
 		Template: orNull(p.Template), Cost: p.Cost(), Locked: p.Locked,
-		CreatedAt: wireTime(p.Created),
+		CreatedAt: wireTime(p.Created), Cluster: memberOf(p),
 	}
 	if p.GPU != nil {
 		vcpu, memory := c.Pods.Share(p)
@@ -150,6 +151,9 @@ func (c *call) pod(p *pods.Pod) podBody {
 	}
 	if p.Seen.IP != "" {
 		b.GlobalNetworking = networkingBody{true, p.Seen.IP, c.Pods.InternalDNS(p)}
+	}
+	if c.podSSH != nil && p.Placement.Host != "" {
+		b.SSH.Proxy = c.podSSH.endpoint(p.ID)
 	}
 	if live, ok := c.Pods.RuntimeInfo(c.r.Context(), p); ok {
 		b.Runtime = runtimeOf(live)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/ratelimit"
-	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // An errorForm is the form of errors on the wire.
@@ -35,7 +34,10 @@ const unavailableTime = "5"
 
 // setRetryAfter sets Retry-After if a retry can help and the header is not set.
 func setRetryAfter(h http.Header, status int, err error) {
-	var full *budget.Error
+	var full interface {
+		error
+		RetryAfter() int // of budget.Error and budget.CostError
+	}
 	if errors.As(err, &full) && full.RetryAfter() > 0 {
 		h.Set("Retry-After", strconv.Itoa(full.RetryAfter()))
 		return
@@ -86,6 +88,23 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	}
 	writeBody(w, status, "application/json", b)
 	return nil
+}
+
+// writeRecord answers 200 with the body of a record, or returns err.
+func writeRecord[T, B any](c *call, record T, err error, body func(T) B) error {
+	if err != nil {
+		return err
+	}
+	return writeJSON(c.w, http.StatusOK, body(record))
+}
+
+// writeMade answers 201 with the body of a record that the request has made, or returns err.
+func writeMade[T, B any](c *call, record T, id string, err error, body func(T) B) error {
+	if err != nil {
+		return err
+	}
+	c.made = id
+	return writeJSON(c.w, http.StatusCreated, body(record))
 }
 
 // noContent answers 204, or returns err.

@@ -132,12 +132,9 @@ func balanceRefusals() (rows []refusal) {
 }
 
 func absentRefusals() (rows []refusal) {
-	const clusters, delegations = "Clusters are not offered by this service.", "Delegations of registries are not offered by this service."
+	const delegations = "Delegations of registries are not offered by this service."
 	for request, want := range map[string]string{
-		"GET /v2/billing/clusters": clusters,
 		"GET /v2/global-volumes/g": "global volume not found", "PATCH /v2/global-volumes/g": "global volume not found", "DELETE /v2/global-volumes/g": "global volume not found",
-		"GET /v2/clusters": clusters, "POST /v2/clusters": clusters, "GET /v2/clusters/c": clusters, "PATCH /v2/clusters/c": clusters,
-		"DELETE /v2/clusters/c": clusters, "GET /v2/clusters/c/pods": clusters,
 		"GET /v2/registries/delegations": delegations, "POST /v2/registries/delegations": delegations, "DELETE /v2/registries/delegations/d": delegations,
 	} {
 		body := ""

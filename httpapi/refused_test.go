@@ -72,6 +72,12 @@ func newFixture(w *testAPI) *fixture {
 		w.t.Helper()
 		return w.want(201, "POST", "/v2/account/secrets", `{"name":"hush","value":"v"}`, "Authorization: Bearer "+key).field("id")
 	}
+	cluster := func(key string) string {
+		w.t.Helper()
+		return w.want(201, "POST", "/v2/clusters", trainingCluster, "Authorization: Bearer "+key).field("id")
+	}
+	ofMember := cluster(aliceFree)
+	member := idsOf(w.t, w.want(200, "GET", "/v2/clusters/"+ofMember+"/pods", "", "Authorization: Bearer "+aliceFree), "pods")[1]
 	used := registry(aliceFree)
 	gone := pod(aliceFree, gpuPod)
 	w.want(204, "DELETE", "/v2/pods/"+gone, "", "Authorization: Bearer "+aliceFree)
@@ -81,6 +87,7 @@ func newFixture(w *testAPI) *fixture {
 		"{locked}", locked, "{gone}", gone, "{used}", used,
 		"{gpu}", pod(aliceFree, `{"name":"g","image":"i","gpu":{"id":"NVIDIA GeForce RTX 4090"},"mounts":{"persistent":{"size":20,"path":"/p"}}}`),
 		"{cpu}", pod(aliceFree, `{"name":"c","image":"i","cpu":{"id":"cpu3c","vcpuCount":2},"mounts":{"network":[{"volumeId":"vol1","path":"/n"}]}}`),
+		"{cluster}", cluster(aliceFree), "{bobcluster}", cluster(bobFree), "{member}", member, "{ofmember}", ofMember,
 		"{plain}", pod(aliceFree, `{"name":"c","image":"i","gpu":{"id":"NVIDIA H200"},"dataCenterIds":["EU-FR-1"],"registry":"`+used+`"}`),
 		"{ended}", pod(aliceFree, `{"name":"c","image":"ends","cpu":{"id":"cpu3c","vcpuCount":2}}`),
 		"{failed}", pod(aliceFree, `{"name":"c","image":"fails","cpu":{"id":"cpu3c","vcpuCount":2}}`),
@@ -165,8 +172,32 @@ func matchesOperation(op, request string) bool {
 	})
 }
 
+func insideRefusals() (list []refusal) {
+	for _, of := range []struct{ request, body string }{
+		{"POST /v2/pods/{}/exec", `{"command":["true"]}`}, {"GET /v2/pods/{}/terminal", ""},
+		{"GET /v2/pods/{}/files?path=/a", ""}, {"PUT /v2/pods/{}/files?path=/a", ""},
+	} {
+		for _, pod := range []string{"{bobs}", "{gone}"} {
+			list = append(list, refusal{request: strings.Replace(of.request, "{}", pod, 1), body: of.body, status: 404, want: "pod not found"})
+		}
+		list = append(list, refusal{request: strings.Replace(of.request, "{}", "{ended}", 1), body: of.body, status: 409, want: "the pod does not run"})
+	}
+	return append(
+		list,
+		refusal{request: "POST /v2/pods/{plain}/exec", body: `{}`, status: 422, want: "/command: is required"},
+		refusal{request: "POST /v2/pods/{plain}/exec", body: `{"command":["a\u0000"]}`, status: 422, want: "/command/0: must not have a zero byte"},
+		refusal{request: "POST /v2/pods/{plain}/exec", body: `{"command":["a"],"timeout":1,"tty":true}`, status: 422, want: "/timeout: must be from 1000 to 600000 milliseconds | /tty: unknown property"},
+		refusal{request: "GET /v2/pods/{plain}/terminal", status: 400, want: "this path is for WebSockets"},
+		refusal{request: "GET /v2/pods/{plain}/terminal?columns=0", status: 422, want: "columns must be an integer from 1 to 65535"},
+		refusal{request: "GET /v2/pods/{plain}/files", status: 422, want: "path: must be an absolute path"},
+		refusal{request: "GET /v2/pods/{plain}/files?path=/", status: 422, want: "path: must not be the root of the pod"},
+		refusal{request: "PUT /v2/pods/{plain}/files?path=a", status: 422, want: "path: must be an absolute path"},
+		refusal{request: "PUT /v2/pods/{plain}/files?path=/a", body: "no archive", status: 400, want: "the body is not a whole tar archive"},
+	)
+}
+
 func TestRefusedRequestsNameThePlaceAndChangeNothing(t *testing.T) {
-	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), secretRefusals(), eventRefusals(), batchRefusals())
+	rows := slices.Concat(refusals(), balanceRefusals(), moreRefusals(), absentRefusals(), queryRefusals(), scheduleRefusals(), secretRefusals(), clusterRefusals(), eventRefusals(), batchRefusals(), insideRefusals())
 	if len(rows) < 150 {
 		t.Errorf("there are %d rows, want 150", len(rows))
 	}

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
-
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/registries"
 )
@@ -55,19 +53,13 @@ func listRegistries(c *call) error {
 
 func createRegistry(c *call) error {
 	var r registries.CreateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).createRegistry); err != nil {
 		return err
 	}
-	o.createRegistry(&r)
 	r.Idempotency = c.keyed
 	reg, err := c.Registries.Create(c.r.Context(), c.owner, r)
 	reg, err = onceCreated(c, reg, err, c.Registries.Get)
-	if err != nil {
-		return err
-	}
-	c.made = reg.ID
-	return writeJSON(c.w, http.StatusCreated, registryOf(reg))
+	return writeMade(c, reg, reg.ID, err, registryOf)
 }
 
 func (o *object) createRegistry(r *registries.CreateRequest) {
@@ -80,10 +72,7 @@ func (o *object) createRegistry(r *registries.CreateRequest) {
 
 func getRegistry(c *call) error {
 	reg, err := c.Registries.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, registryOf(reg))
+	return writeRecord(c, reg, err, registryOf)
 }
 
 func deleteRegistry(c *call) error {

@@ -38,19 +38,25 @@ func (a API) conventions() conventions {
 type router struct {
 	*api
 	conventions
-	mux *http.ServeMux
+	mux      *http.ServeMux
+	onlyPods bool // operations of the control API are for the keys of pods only
 }
 
 // router serves the operations of these APIs with the conventions of the first one. An
 // operation whose service is missing gets no route.
 func (a *api) router(first API, more ...API) *router {
+	return a.routerOf(first, func(o *operation) bool { return o.API == first || slices.Contains(more, o.API) })
+}
+
+// routerOf serves the operations that pick selects, with the conventions of an API.
+func (a *api) routerOf(first API, pick func(*operation) bool) *router {
 	x := &router{api: a, conventions: first.conventions(), mux: http.NewServeMux()}
 	x.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		x.unrouted(w, r, errNoRoute)
 	})
 	paths := map[string]map[string]*operation{}
 	for _, o := range table() {
-		if !a.has(o.Area) || o.API != first && !slices.Contains(more, o.API) {
+		if !a.has(o.Area) || !pick(&o) {
 			continue
 		}
 		if paths[o.Path] == nil {
@@ -228,7 +234,21 @@ func (x *router) admit(c *call) error {
 	if err := x.count(c); err != nil {
 		return err
 	}
+	if c.id.Pod != "" {
+		return c.admitPod()
+	}
+	if x.onlyPods && c.op.API == APIControl {
+		return errForbidden
+	}
 	if c.op.Scope != ScopeAny && !c.id.Can(c.needs(c.op.need)) {
+		return errForbidden
+	}
+	return nil
+}
+
+// admitPod allows what the key of a pod may do.
+func (c *call) admitPod() error {
+	if !c.op.own || c.r.PathValue("id") != c.id.Pod {
 		return errForbidden
 	}
 	return nil

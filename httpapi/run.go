@@ -133,7 +133,10 @@ func (o *object) queue() (q serverless.QueueOptions) {
 	}
 	sub.rules("key", func(s *openapi.Schema) { s.NotEmpty().MaxLength = queue.MaxKey })
 	sub.startAfter(&q)
-	sub.rules("startAfter", func(s *openapi.Schema) { s.Type = append(s.Type, "string") })
+	sub.rules("startAfter", func(s *openapi.Schema) {
+		// A list of types, as in {"type":["integer","string"]}, stops oapi-codegen.
+		s.Type, s.AnyOf = nil, []*openapi.Schema{openapi.Of("integer"), openapi.Of("string"), openapi.Of("null")}
+	})
 	q.Retry = sub.retry("retry")
 	q.Retain = sub.millis("retain")
 	sub.rules("retain", func(s *openapi.Schema) {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 
 	"github.com/podyard/podyard/internal/openapi"
@@ -131,20 +130,13 @@ func createSchedule(c *call) error {
 	s, err = onceCreated(c, s, err, func(ctx context.Context, owner, id string) (schedules.Schedule, error) {
 		return c.schedules().Get(ctx, owner, endpoint, id)
 	})
-	if err != nil {
-		return err
-	}
-	c.made = s.ID
-	return writeJSON(c.w, http.StatusCreated, scheduleOf(s))
+	return writeMade(c, s, s.ID, err, scheduleOf)
 }
 
 func getSchedule(c *call) error {
 	endpoint, id := c.schedule()
 	s, err := c.schedules().Get(c.r.Context(), c.owner, endpoint, id)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, scheduleOf(s))
+	return writeRecord(c, s, err, scheduleOf)
 }
 
 func updateSchedule(c *call) error {
@@ -157,10 +149,7 @@ func updateSchedule(c *call) error {
 		return err
 	}
 	s, err := c.schedules().Update(c.r.Context(), c.owner, endpoint, id, r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, scheduleOf(s))
+	return writeRecord(c, s, err, scheduleOf)
 }
 
 func deleteSchedule(c *call) error {

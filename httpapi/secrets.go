@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
@@ -93,17 +92,11 @@ func listSecrets(c *call) error {
 
 func createSecret(c *call) error {
 	var r secrets.CreateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).createSecret); err != nil {
 		return err
 	}
-	o.createSecret(&r)
 	s, err := c.Secrets.Create(c.r.Context(), c.owner, r)
-	if err != nil {
-		return err
-	}
-	c.made = s.ID
-	return writeJSON(c.w, http.StatusCreated, secretOf(s))
+	return writeMade(c, s, s.ID, err, secretOf)
 }
 
 func (o *object) createSecret(r *secrets.CreateRequest) {
@@ -114,10 +107,7 @@ func (o *object) createSecret(r *secrets.CreateRequest) {
 
 func getSecret(c *call) error {
 	s, err := c.Secrets.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, secretOf(s))
+	return writeRecord(c, s, err, secretOf)
 }
 
 func updateSecret(c *call) error {
@@ -126,16 +116,11 @@ func updateSecret(c *call) error {
 		return err // existence comes before the body
 	}
 	var r secrets.UpdateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).updateSecret); err != nil {
 		return err
 	}
-	o.updateSecret(&r)
 	s, err := c.Secrets.Update(ctx, c.owner, id, r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, secretOf(s))
+	return writeRecord(c, s, err, secretOf)
 }
 
 func (o *object) updateSecret(r *secrets.UpdateRequest) {

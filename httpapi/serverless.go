@@ -6,6 +6,7 @@ import (
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 )
 
 func endpointOperations() []operation {
@@ -65,8 +66,8 @@ func listEndpoints(c *call) error {
 }
 
 func createEndpoint(c *call) error {
-	r, err := decoded(c, DecodeEndpoint)
-	if err != nil {
+	var r endpoints.CreateRequest
+	if err := decode(c, &r, &r.Violations, (*object).createEndpoint); err != nil {
 		return err
 	}
 	r.Idempotency = c.keyed
@@ -81,10 +82,7 @@ func createEndpoint(c *call) error {
 
 func getEndpoint(c *call) error {
 	e, err := c.endpoint()
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.endpointBody(e))
+	return writeRecord(c, e, err, c.endpointBody)
 }
 
 // updateEndpoint answers a change of a shared endpoint with 403, whatever the body: the
@@ -97,15 +95,12 @@ func updateEndpoint(c *call) error {
 	if e.Owner == "" {
 		return serverless.ErrSharedEndpoint
 	}
-	r, err := decoded(c, decodeUpdateEndpoint)
-	if err != nil {
+	var r endpoints.UpdateRequest
+	if err := decode(c, &r, &r.Violations, (*object).updateEndpoint); err != nil {
 		return err
 	}
 	e, err = c.Jobs.UpdateEndpoint(c.r.Context(), c.owner, e.ID, r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, c.endpointBody(e))
+	return writeRecord(c, e, err, c.endpointBody)
 }
 
 func deleteEndpoint(c *call) error {

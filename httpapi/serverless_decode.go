@@ -59,12 +59,8 @@ func updateEndpointBody() *openapi.Schema {
 // endpoints from its configuration. It returns an error for wrong syntax (400). Violations
 // of the schema are in the request; serverless.Service reports them together with its own.
 func DecodeEndpoint(body []byte) (r endpoints.CreateRequest, err error) {
-	o, err := parse(body, strictThroughout, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	o.createEndpoint(&r)
-	return r, nil
+	err = decodeBody(body, &r, &r.Violations, (*object).createEndpoint)
+	return r, err
 }
 
 func (o *object) createEndpoint(r *endpoints.CreateRequest) {
@@ -72,15 +68,6 @@ func (o *object) createEndpoint(r *endpoints.CreateRequest) {
 	r.Type = endpoints.Type(o.text("type"))
 	o.endpointSettings(&r.Settings)
 	o.unknown()
-}
-
-func decodeUpdateEndpoint(body []byte) (r endpoints.UpdateRequest, err error) {
-	o, err := parse(body, strictThroughout, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	o.updateEndpoint(&r)
-	return r, nil
 }
 
 func (o *object) updateEndpoint(r *endpoints.UpdateRequest) {

@@ -44,11 +44,13 @@ func listSSHKeys(c *call) error {
 
 func replaceSSHKeys(c *call) error {
 	var r sshkeys.ReplaceRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).replaceSSHKeys); err != nil {
 		return err
 	}
-	o.replaceSSHKeys(&r)
+	r.By = c.id.Key
+	r.Good = func(by string) bool {
+		return by == r.By || MayEnter(c.r.Context(), c.auth, c.owner, by)
+	}
 	keys, err := c.SSHKeys.Replace(c.r.Context(), c.owner, r)
 	if err != nil {
 		return err

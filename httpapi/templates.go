@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
-
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/templates"
@@ -101,26 +99,19 @@ func listCatalogTemplates(c *call) error {
 }
 
 func createTemplate(c *call) error {
-	r, err := decoded(c, decodeTemplate)
-	if err != nil {
+	var r templates.Settings
+	if err := decode(c, &r, &r.Violations, (*object).templateSettings); err != nil {
 		return err
 	}
 	r.Idempotency = c.keyed
 	t, err := c.Templates.Create(c.r.Context(), c.owner, r)
 	t, err = onceCreated(c, t, err, c.Templates.Get)
-	if err != nil {
-		return err
-	}
-	c.made = t.ID
-	return writeJSON(c.w, http.StatusCreated, templateOf(t))
+	return writeMade(c, t, t.ID, err, templateOf)
 }
 
 func getTemplate(c *call) error {
 	t, err := c.Templates.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, templateOf(t))
+	return writeRecord(c, t, err, templateOf)
 }
 
 func updateTemplate(c *call) error {
@@ -128,30 +119,16 @@ func updateTemplate(c *call) error {
 	if _, err := c.Templates.GetOwned(ctx, c.owner, id); err != nil {
 		return err // existence comes before the body
 	}
-	r, err := decoded(c, decodeTemplate)
-	if err != nil {
+	var r templates.Settings
+	if err := decode(c, &r, &r.Violations, (*object).templateSettings); err != nil {
 		return err
 	}
 	t, err := c.Templates.Update(ctx, c.owner, id, r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, templateOf(t))
+	return writeRecord(c, t, err, templateOf)
 }
 
 func deleteTemplate(c *call) error {
 	return c.noContent(c.Templates.Delete(c.r.Context(), c.owner, c.r.PathValue("id")))
-}
-
-// decodeTemplate reads the body of create and update, which differ only in what they
-// require.
-func decodeTemplate(body []byte) (r templates.Settings, err error) {
-	o, err := parse(body, strictThroughout, &r.Violations)
-	if err != nil {
-		return r, err
-	}
-	o.templateSettings(&r)
-	return r, nil
 }
 
 func (o *object) templateSettings(r *templates.Settings) {

@@ -18,6 +18,14 @@ func TestAWorkerSaysWhatBecomesOfItsJob(t *testing.T) {
 		"snooze for ever":                   {`{"output":{"podyard":{"snooze":1e300}}}`, "FAILED", `snoozed: its worker put the job off past the end of its ttl`},
 		"cancel beside the output":          {`{"podyard":{"cancel":true},"output":1}`, "CANCELLED", `"status":"CANCELLED"`},
 		"cancel in the output":              {`{"output":{"podyard":{"cancel":true}}}`, "CANCELLED", `"status":"CANCELLED"`},
+		"hold beside the output":            {`{"podyard":{"holdKey":60000},"output":{"x":1}}`, "COMPLETED", `"output":{"x":1}`},
+		"hold in the output":                {`{"output":{"x":1,"podyard":{"holdKey":86400000}}}`, "COMPLETED", `"output":{"x":1}`},
+		"hold and snooze":                   {`{"output":{"podyard":{"holdKey":1,"snooze":60000}}}`, "IN_QUEUE", `"status":"IN_QUEUE"`},
+		"hold and cancel":                   {`{"output":{"podyard":{"cancel":true,"holdKey":60000}}}`, "CANCELLED", `"status":"CANCELLED"`},
+		"hold of nothing":                   {`{"output":{"podyard":{"holdKey":0}}}`, "FAILED", `holdKey must be from 1 to 86400000 milliseconds`},
+		"hold of more than a day":           {`{"podyard":{"holdKey":86400001}}`, "FAILED", `holdKey must be from 1 to 86400000 milliseconds`},
+		"hold that is a text":               {`{"podyard":{"holdKey":"1s"}}`, "FAILED", `/podyard/holdKey: must be an integer`},
+		"an output named holdKey":           {`{"output":{"holdKey":1}}`, "COMPLETED", `"output":{"holdKey":1}`},
 		"nothing said":                      {`{"output":{"x": 1.50,"podyard":{}}}`, "COMPLETED", `"output":{"x":1.50}`},
 		"cancel that is not so":             {`{"output":{"x":1,"podyard":{"cancel":false}}}`, "COMPLETED", `"output":{"x":1}`},
 		"null beside the output":            {`{"podyard":null,"output":1}`, "COMPLETED", `"output":1`},
@@ -72,6 +80,30 @@ func TestASnoozedJobIsTakenAgainAndListsItsLease(t *testing.T) {
 		health := w.want(http.StatusOK, "GET", "/v2/idle/health", "").body
 		if !strings.Contains(health, `"retried":0`) {
 			t.Errorf("health = %s, want nothing retried", health)
+		}
+	})
+}
+
+func TestAHeldKeyIsLiftedByItsEndpoint(t *testing.T) {
+	withEndpoints(t, nil, func(w *testAPI) {
+		operator, alice := as(operatorFree), as(alicesEndpoints)
+		submit := func() string {
+			return w.want(http.StatusOK, "POST", "/v2/idle/run", `{"input":{},"queue":{"key":"a"}}`, alice).field("id")
+		}
+		h, first := w.hand("w1"), submit()
+		h.take()
+		h.report("job-done", first, `{"output":{"podyard":{"holdKey":3600000}}}`)
+		held := submit()
+		for _, body := range []string{`{"liftHolds":false}`, `{"paused":false}`} {
+			if a := w.want(http.StatusOK, "PATCH", "/v2/serverless/idle/queue", body, operator); !strings.Contains(a.body, `"ready":0,"delayed":0,"blocked":1`) {
+				t.Errorf("after %s the queue is %s, want one blocked job", body, a.body)
+			}
+		}
+		if a := w.want(http.StatusOK, "PATCH", "/v2/serverless/idle/queue", `{"liftHolds":true}`, operator); !strings.Contains(a.body, `"ready":1,"delayed":0,"blocked":0`) {
+			t.Errorf("liftHolds = %s, want the job ready", a.body)
+		}
+		if got := h.take(); got != held {
+			t.Errorf("after the hold was lifted the worker gets %q, want %q", got, held)
 		}
 	})
 }

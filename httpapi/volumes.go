@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"net/http"
-
 	"github.com/podyard/podyard/internal/openapi"
 	"github.com/podyard/podyard/pods/catalog"
 	"github.com/podyard/podyard/pods/volumes"
@@ -70,19 +68,13 @@ func listVolumes(c *call) error {
 
 func createVolume(c *call) error {
 	var r volumes.CreateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).createVolume); err != nil {
 		return err
 	}
-	o.createVolume(&r)
 	r.Idempotency = c.keyed
 	v, err := c.Volumes.Create(c.r.Context(), c.owner, r)
 	v, err = onceCreated(c, v, err, c.Volumes.Get)
-	if err != nil {
-		return err
-	}
-	c.made = v.ID
-	return writeJSON(c.w, http.StatusCreated, volumeOf(v))
+	return writeMade(c, v, v.ID, err, volumeOf)
 }
 
 func (o *object) createVolume(r *volumes.CreateRequest) {
@@ -96,10 +88,7 @@ func (o *object) createVolume(r *volumes.CreateRequest) {
 
 func getVolume(c *call) error {
 	v, err := c.Volumes.Get(c.r.Context(), c.owner, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, volumeOf(v))
+	return writeRecord(c, v, err, volumeOf)
 }
 
 func updateVolume(c *call) error {
@@ -108,16 +97,11 @@ func updateVolume(c *call) error {
 		return err // existence comes before the body
 	}
 	var r volumes.UpdateRequest
-	o, err := c.jsonObject(&r.Violations)
-	if err != nil {
+	if err := decode(c, &r, &r.Violations, (*object).updateVolume); err != nil {
 		return err
 	}
-	o.updateVolume(&r)
 	v, err := c.Volumes.Update(ctx, c.owner, id, r)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c.w, http.StatusOK, volumeOf(v))
+	return writeRecord(c, v, err, volumeOf)
 }
 
 func (o *object) updateVolume(r *volumes.UpdateRequest) {

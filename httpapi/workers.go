@@ -515,6 +515,10 @@ func (o *object) readVerdict() *serverless.Verdict {
 	if sub.has("snooze") && v.Snooze == 0 {
 		v.Snooze = -1 // not none
 	}
+	sub.millisInto("holdKey", &v.HoldKey)
+	if sub.has("holdKey") && v.HoldKey == 0 {
+		v.HoldKey = -1
+	}
 	sub.unknown()
 	return v
 }

@@ -12,7 +12,7 @@ import (
 //
 // Errors: ErrNotFound; ErrInvalidStatus and ErrLocked when a cannot be done now; ErrNoCapacity
 // when the pod cannot start, on its own host, for lack of capacity; a problem of kind BadRequest
-// when its owner may not start its image any more. On an error nothing was changed.
+// when its owner may not start its image any more; what Options.Afford returns. On an error nothing was changed.
 func (s *Service) Act(ctx context.Context, owner, id string, a Action) (*Pod, error) {
 	return s.act(ctx, owner, id, a, false)
 }
@@ -91,7 +91,9 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 			case p.Placement.Host != "":
 				return errReleased // its container has ended since p was read
 			}
+			was := p.Want.Applied
 			order(p)
+			s.resized(p, &was)
 			s.noteAsked(p, a)
 			// A new action does not wait for the retries of an earlier one.
 			p.Seen.succeeded()
@@ -99,8 +101,20 @@ func (s *Service) applyAction(ctx context.Context, p *Pod, a Action, order func(
 			return nil
 		})
 	}
-	if starts && len(p.Placement.Claims) == 0 {
-		return s.claimCompute(ctx, p, do)
+	var q *Pod
+	switch {
+	case starts && len(p.Placement.Claims) == 0:
+		err := s.affordable(ctx, []*Pod{p}, func() (err error) {
+			q, err = s.claimCompute(ctx, p, do)
+			return err
+		})
+		return q, err
+	case starts || a == Restart:
+		err := s.resizable(ctx, p, func() (err error) {
+			q, err = do(nil)
+			return err
+		})
+		return q, err
 	}
 	return do(nil)
 }

@@ -8,7 +8,7 @@ import (
 // Clone returns a copy of p that shares nothing with it.
 func (p *Pod) Clone() *Pod {
 	c := *p
-	c.GPU, c.CPU = clonePointer(p.GPU), clonePointer(p.CPU)
+	c.GPU, c.CPU, c.Cluster = clonePointer(p.GPU), clonePointer(p.CPU), clonePointer(p.Cluster)
 	c.Config = p.Config.Clone()
 	c.DataCenters = slices.Clone(p.DataCenters)
 	c.CUDA.Allowed = slices.Clone(p.CUDA.Allowed)

@@ -12,9 +12,10 @@ type UsageKind string
 
 // The kinds.
 const (
-	PodUsage    UsageKind = "pod"
-	VolumeUsage UsageKind = "volume"
-	WorkerUsage UsageKind = "worker" // of a serverless endpoint
+	PodUsage     UsageKind = "pod" // in no cluster
+	VolumeUsage  UsageKind = "volume"
+	WorkerUsage  UsageKind = "worker" // of a serverless endpoint
+	ClusterUsage UsageKind = "cluster"
 )
 
 // A Usage is a span of time in which something was in use, with its prices in USD an hour.
@@ -23,7 +24,7 @@ type Usage struct {
 	Owner string
 	Kind  UsageKind
 	ID    string
-	Part  string // which worker of endpoint ID; empty for what has no parts
+	Part  string // which worker of endpoint ID, or pod of cluster ID; empty for what has no parts
 	From  time.Time
 	To    time.Time // zero: still in use
 	// Open: it was still in use at To, and its end is not known yet.
@@ -48,6 +49,9 @@ type Meter interface {
 // currentUsage is what p uses now; ok is false when it uses nothing, or there is no meter.
 func (p *Pod) currentUsage() (u Usage, ok bool) {
 	u = Usage{Owner: p.Owner, Kind: PodUsage, ID: p.ID, From: p.Placement.Since}
+	if p.Cluster != nil {
+		u.Kind, u.ID, u.Part = ClusterUsage, p.Cluster.ID, p.ID
+	}
 	switch {
 	case p.Placement.Since.IsZero():
 		return u, false
@@ -70,7 +74,9 @@ func (p *Pod) closeUsage(now time.Time) {
 		return
 	}
 	u.To, p.Placement.Since = now, now
-	p.Used = append(p.Used, u)
+	if u.To.After(u.From) { // the next one begins at From, too, and From identifies a usage
+		p.Used = append(p.Used, u)
+	}
 }
 
 // Usage returns the present usages of the pods of owner, and the past ones that the meter does

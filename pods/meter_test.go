@@ -3,6 +3,7 @@ package pods_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,6 +111,36 @@ func TestAStoppedPodIsMeteredForItsPersistentMountUntilItIsGone(t *testing.T) {
 	}
 	if !m.uses[1].To.Equal(started) || !m.uses[3].To.Equal(w.clock.Now()) {
 		t.Errorf("stopped until %v and %v, want %v and now", m.uses[1].To, m.uses[3].To, started)
+	}
+}
+
+func TestADiskThatGrowsIsMeteredFromTheContainerThatHasIt(t *testing.T) {
+	for _, actions := range [][]pods.Action{{pods.Restart}, {pods.Reset}, {pods.Restart, pods.Reset}} {
+		t.Run(fmt.Sprint(actions), func(t *testing.T) {
+			m := &usageRecorder{}
+			w := newTestEnv(t, func(s *envConfig) { s.options.Meter = m })
+			p := w.running(gpuPod())
+			w.advance(time.Hour)
+			grown := w.clock.Now()
+			for i, a := range actions { // at the same time
+				if _, err := w.Update(t.Context(), alice, p.ID, pods.UpdateRequest{Disk: new(500 - (len(actions)-1-i)*100)}); err != nil {
+					t.Fatal(err)
+				}
+				w.act(p.ID, a)
+			}
+			w.advance(time.Hour)
+			if err := w.Terminate(t.Context(), alice, p.ID); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(0)
+			use := func(from, to time.Time, disk float64) pods.Usage {
+				return pods.Usage{Owner: alice, Kind: pods.PodUsage, ID: p.ID, From: from, To: to, GPU: 0.69, Disk: disk * 0.10 / 730}
+			}
+			want := []pods.Usage{use(start, grown, 50), use(grown, w.clock.Now(), 500)}
+			if diff := cmp.Diff(want, m.uses, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

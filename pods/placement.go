@@ -13,6 +13,47 @@ import (
 // place finds a host for p and calls commit with the placement, as [Placer.Place] does. The
 // error without a host names what was wanted and where.
 func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) error) error {
+	return s.placing(ctx, p, func(w PlacementRequest) error {
+		return s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
+			if err := s.completePlacement(ctx, p, &pl); err != nil {
+				return err
+			}
+			return commit(pl)
+		})
+	})
+}
+
+// completePlacement settles the volumes of p at the host of pl, and adds the prices.
+func (s *Service) completePlacement(ctx context.Context, p *Pod, pl *Placement) error {
+	if err := s.settleVolumes(ctx, p, pl.Host); err != nil {
+		return err
+	}
+	pl.Price = s.price(p)
+	if s.meter != nil {
+		pl.Since = s.clock.Now().UTC()
+		pl.DiskPrice, pl.KeptPrice = s.diskPrices(&p.Config)
+	}
+	return nil
+}
+
+// diskPrices are what disks cost in USD an hour, while their pod has compute and while it is stopped.
+func (s *Service) diskPrices(c *Config) (running, stopped float64) {
+	kept := c.Mounts.persistentSize()
+	storage := s.Catalog().Storage
+	return storage.Disk.Hourly(c.Disk + kept), storage.Stopped.Hourly(kept)
+}
+
+// resized notes what the disks of p cost from now on, if its container is made anew with others than
+// was has. It keeps its compute.
+func (s *Service) resized(p *Pod, was *Config) {
+	if c := &p.Want.Applied; s.meter != nil && !p.Placement.Since.IsZero() && !c.sameDisks(was) {
+		p.closeUsage(s.clock.Now().UTC())
+		p.Placement.DiskPrice, p.Placement.KeptPrice = s.diskPrices(c)
+	}
+}
+
+// placing calls try with where p may be placed, again while its volumes move to another server.
+func (s *Service) placing(ctx context.Context, p *Pod, try func(PlacementRequest) error) error {
 	w := p.placementRequest()
 	if _, lives := s.placer.find(w.host); w.host != "" && !lives && s.shared != nil {
 		return ErrHostAway
@@ -22,17 +63,7 @@ func (s *Service) place(ctx context.Context, p *Pod, commit func(Placement) erro
 		if w.server, err = s.volumesServer(ctx, p); err != nil {
 			return err
 		}
-		err = s.placer.Place(ctx, w, func(_ Requirements, pl Placement) error {
-			if err := s.settleVolumes(ctx, p, pl.Host); err != nil {
-				return err
-			}
-			pl.Price = s.price(p)
-			if s.meter != nil {
-				pl.Since, pl.DiskPrice = s.clock.Now().UTC(), s.Catalog().Storage.Disk.Hourly(p.Config.Disk+p.persistentSize())
-				pl.KeptPrice = s.Catalog().Storage.Stopped.Hourly(p.persistentSize())
-			}
-			return commit(pl)
-		})
+		err = try(w)
 		switch {
 		case errors.Is(err, errSettled) && w.server == "":
 			// another server has the volume since it was looked for, and keeps it
@@ -80,13 +111,17 @@ func (s *Service) price(p *Pod) float64 {
 	return math.Round(usd*1e6) / 1e6 // 3 x 0.34 is 1.02
 }
 
-// persistentSize is how many GB of its host's disks p is charged for while it is stopped. The
+// persistentSize is how many GB of its host's disks a pod is charged for while it is stopped. The
 // container's disk is charged for while it runs.
-func (p *Pod) persistentSize() int {
-	if m := p.Config.Mounts.Persistent; m != nil {
-		return m.Size
+func (m *Mounts) persistentSize() int {
+	if m.Persistent != nil {
+		return m.Persistent.Size
 	}
 	return 0
+}
+
+func (c *Config) sameDisks(other *Config) bool {
+	return c.Disk == other.Disk && c.Mounts.persistentSize() == other.Mounts.persistentSize()
 }
 
 // noCapacity is an error that says what there is no capacity for, and where.

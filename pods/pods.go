@@ -56,6 +56,7 @@ type Pod struct {
 	CPU      *CPU
 	Locked   bool // cannot be stopped, restarted or reset
 	Created  time.Time
+	Cluster  *Membership `json:",omitzero"` // nil: it is in no cluster
 
 	Config Config // what the user asked for, PATCH included
 
@@ -69,6 +70,8 @@ type Pod struct {
 	Injected map[string]string
 	// Used are past usages that the meter does not have yet.
 	Used []Usage
+	// Told is what its log has said of the budget of its owner.
+	Told CostNotice `json:",omitzero"`
 	// Placement is empty until a host is found. When compute is released only Host and
 	// DataCenter stay, because the container and its disk are there.
 	Placement Placement
@@ -230,6 +233,27 @@ type LogLine struct {
 	At   time.Time
 	Seq  uint64 // grows within a pod and a source
 	Text string
+}
+
+// HoldingOf is what new pods of one owner take together.
+func HoldingOf(list []*Pod) (sum budget.Holding) {
+	for _, p := range list {
+		h := p.Holding()
+		sum.User = h.User
+		for i, a := range h.Of {
+			sum.Of[i].Budget = a.Budget
+			sum.Of[i].N += a.N
+		}
+	}
+	return sum
+}
+
+// ClaimsOf is what pods claim together.
+func ClaimsOf(list []*Pod) (claims []Claim) {
+	for _, p := range list {
+		claims = append(claims, p.Placement.Claims...)
+	}
+	return claims
 }
 
 // Holding is what a pod takes of its owner's budgets (docs/decisions.md 37). A pod that is being

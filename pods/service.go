@@ -31,11 +31,17 @@ type Options struct {
 	Templates       Templates     // default: no template exists
 	Keys            PublicKeys    // of users, for startSsh; default: nobody has any
 	Meter           Meter         // gets the usages of pods; default: they are not kept
+	Afford          Afford        // says whether an owner may spend more; default: everybody may
 	Domain          string        // service domain of internal names; default "podyard"
 	WaitForCapacity bool          // a pod without a host waits for one instead of being refused
 	Overcommit      float64       // vCPUs promised for each vCPU of a host; default catalog.Overcommit
 	Grace           time.Duration // how long a removal waits before it kills the processes; default 1s. A stop: see Extras
 	MaxCalls        int           // calls to runtimes at once; default 256
+	// KeySecret is the secret from which the keys of pods are derived, the same on all servers of a store.
+	// KeyURL returns the base URL of the API as a program on this host reaches it; "": it does not. With both
+	// the environment of a pod has its key (docs/decisions.md 55). Default: pods have no key.
+	KeySecret []byte
+	KeyURL    func() string
 	// Foreign reports whether a container without a pod belongs to another user of the same
 	// runtime, so that it is not removed. Default: all containers without a pod are removed.
 	Foreign func(podID string) bool
@@ -78,6 +84,7 @@ type Service struct {
 	templates  Templates
 	keys       PublicKeys
 	meter      Meter
+	afford     Afford // may be nil
 	domain     string
 	queue      bool
 	grace      time.Duration
@@ -89,6 +96,9 @@ type Service struct {
 
 	shared *shared // nil: this program is alone on the store
 	reach  func(server, address string) (LogReader, Sampler, Executor)
+
+	keySecret []byte
+	keyURL    func() string
 
 	rand        io.Reader
 	idempotency idempotency.Guard
@@ -112,9 +122,10 @@ func New(store PodStore, c catalog.Catalog, hosts []Host, o *Options) (*Service,
 	s := &Service{
 		store: store, placer: placer, hosts: placer.hosts, order: placer.order,
 		clock: opt.Clock, secrets: opt.Secrets, envSecrets: opt.EnvSecrets, volumes: opt.Volumes,
-		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter,
+		templates: opt.Templates, keys: opt.Keys, meter: opt.Meter, afford: opt.Afford,
 		domain: cmp.Or(opt.Domain, "podyard"), queue: opt.WaitForCapacity,
-		grace:   cmp.Or(opt.Grace, time.Second),
+		grace:     cmp.Or(opt.Grace, time.Second),
+		keySecret: slices.Clone(opt.KeySecret), keyURL: opt.KeyURL,
 		foreign: opt.Foreign, log: opt.Logger, observer: opt.Observer, rand: opt.Rand,
 	}
 	if s.clock == nil {
@@ -144,8 +155,8 @@ func (s *Service) Catalog() catalog.Catalog { return s.placer.Catalog() }
 //
 // Errors: a template that does not exist (404), the faults of r (422, or 400 for rules across
 // fields and for what an [Admitter] refuses), ErrNoCapacity without capacity, unless
-// Options.WaitForCapacity is set, *idempotency.Repeated for a request that was made before with
-// its key.
+// Options.WaitForCapacity is set, what Options.Afford returns, *idempotency.Repeated for a request
+// that was made before with its key.
 func (s *Service) Create(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
 	return idempotency.Do(ctx, r.Idempotency, idempotency.Creation[*Pod]{
 		Guard: &s.idempotency, Store: s.store, Now: s.clock.Now(),
@@ -162,7 +173,17 @@ func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *
 	if err != nil {
 		return nil, err
 	}
-	err = s.place(ctx, p, func(pl Placement) error {
+	err = s.affordable(ctx, []*Pod{p}, func() error { return s.placeNew(ctx, p, k) })
+	if err != nil {
+		return nil, err
+	}
+	s.notifyChanged(p.ID)
+	return p, nil
+}
+
+// placeNew stores a new pod on a host that it finds, or without one if pods may wait.
+func (s *Service) placeNew(ctx context.Context, p *Pod, k *idempotency.Record) error {
+	err := s.place(ctx, p, func(pl Placement) error {
 		p.Placement = pl
 		return s.insert(ctx, p, k)
 	})
@@ -171,11 +192,7 @@ func (s *Service) create(ctx context.Context, owner string, r CreateRequest, k *
 		p.appendJournal(p.Created, "waiting for capacity: "+describeRequirements(p))
 		err = s.insert(ctx, p, k)
 	}
-	if err != nil {
-		return nil, err
-	}
-	s.notifyChanged(p.ID)
-	return p, nil
+	return err
 }
 
 // insert stores p under an id that is not taken.
@@ -189,7 +206,21 @@ func (s *Service) insert(ctx context.Context, p *Pod, k *idempotency.Record) err
 // newPod returns a pod of a valid request, without an id and a host.
 func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*Pod, error) {
 	faults := r.Violations
-	v := rules{s.Catalog(), container.Rules{Violations: &faults}}
+	p, err := s.draft(ctx, owner, &r, &faults)
+	if err != nil {
+		return nil, err
+	}
+	if err := faults.Err(createOrder); err != nil {
+		return nil, err
+	}
+	p.Injected, err = s.injectedEnv(ctx, owner, &r)
+	return p, err
+}
+
+// draft returns the pod of a request, and adds what is wrong with it to faults. It applies the
+// template to r.
+func (s *Service) draft(ctx context.Context, owner string, r *CreateRequest, faults *problem.Violations) (*Pod, error) {
+	v := rules{s.Catalog(), container.Rules{Violations: faults}}
 	t, err := s.template(ctx, v, owner, r.TemplateID)
 	if err != nil {
 		return nil, err
@@ -197,7 +228,7 @@ func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*P
 	if t != nil {
 		r.applyTemplate(t)
 	}
-	v.create(&r)
+	v.create(r)
 	now := s.clock.Now()
 	p := &Pod{
 		Owner: owner, Name: r.Name, Cloud: cmp.Or(r.Cloud, DefaultCloud), Template: r.TemplateID, Created: now,
@@ -222,14 +253,10 @@ func (s *Service) newPod(ctx context.Context, owner string, r CreateRequest) (*P
 	if r.GlobalNetworking {
 		v.globalNetworking(p.GPU, p.DataCenters)
 	}
-	s.admit(p, p.Config, &faults)
+	s.admit(p, p.Config, faults)
 	p.Want = DesiredState{Power: PowerOn, Gen: 1, Run: 1, Grace: s.grace, Applied: p.Config.Clone()}
 	p.appendJournal(now, "pod created")
-	if err := faults.Err(createOrder); err != nil {
-		return nil, err
-	}
-	p.Injected, err = s.injectedEnv(ctx, owner, &r)
-	return p, err
+	return p, nil
 }
 
 // checkReferences checks that what p refers to in other stores exists. With a network mount the
@@ -342,6 +369,9 @@ func (s *Service) Update(ctx context.Context, owner, id string, r UpdateRequest)
 			s.admit(p, next.Config, &found)
 		}
 		if err := found.Err(updateOrder); err != nil {
+			return err
+		}
+		if err := checkAlone(p); err != nil {
 			return err
 		}
 		*p = next

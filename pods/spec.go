@@ -20,7 +20,13 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 		Devices: p.Placement.Devices, AlwaysPull: p.Want.Pull,
 		ShmSize: c.Extras.ShmSize, User: c.Extras.User, ExposeHTTP: c.Extras.ExposeHTTP, Grace: c.Extras.specGrace(),
 	}
-	spec.Env, spec.PlatformEnv = env(p, c)
+	joins := (c.GlobalNetworking || p.Cluster != nil) && h.Runtime.Capabilities().PrivateNetworks
+	more := s.clusterEnv(p, joins)
+	if own := s.keyEnv(p, &c); own != nil {
+		maps.Copy(own, more)
+		more = own
+	}
+	spec.Env, spec.PlatformEnv = env(p, c, more)
 	var err error
 	if spec.Entrypoint, spec.Args, err = ParseCommand(c.Args); err != nil {
 		return spec, fmt.Errorf("pods: args of %q: %w", p.ID, err)
@@ -41,7 +47,7 @@ func (s *Service) spec(ctx context.Context, h *Host, p *Pod) (Spec, error) {
 	} else {
 		spec.VCPU, spec.Memory = p.CPU.VCPU, p.CPU.Memory
 	}
-	if c.GlobalNetworking && h.Runtime.Capabilities().PrivateNetworks {
+	if joins {
 		spec.NetworkAlias = s.InternalDNS(p)
 	}
 	if c.Registry == "" {
@@ -64,8 +70,8 @@ func (s *Service) pullCredential(ctx context.Context, owner, id string) (Credent
 
 // env returns the environment of the container: injected variables, the user's, which override
 // them, and the platform's, which override both because programs in the container rely on them.
-// fixed names those that are not the user's, sorted.
-func env(p *Pod, c Config) (all map[string]string, fixed []string) {
+// more are others of the platform. fixed names those that are not the user's, sorted.
+func env(p *Pod, c Config, more map[string]string) (all map[string]string, fixed []string) {
 	platform := map[string]string{
 		"RUNPOD_POD_ID":       p.ID,
 		"RUNPOD_POD_HOSTNAME": p.ID,
@@ -79,6 +85,7 @@ func env(p *Pod, c Config) (all map[string]string, fixed []string) {
 	for _, m := range c.Mounts.Network {
 		platform["RUNPOD_VOLUME_ID"] = m.VolumeID
 	}
+	maps.Copy(platform, more)
 	for name, value := range p.Injected {
 		if _, chosen := c.Env[name]; !chosen {
 			platform[name] = value

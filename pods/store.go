@@ -47,6 +47,9 @@ type PodStore interface {
 	Create(ctx context.Context, p *Pod) error
 	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
 	idempotency.Store[*Pod]
+	// CreateAll is Create for pods of one owner, in one write: all or none. The claims of all
+	// together must be within the limits. r is nil, or as for CreateKeyed: ErrTaken then.
+	CreateAll(ctx context.Context, list []*Pod, r *idempotency.Record) error
 	// Get returns the pod or ErrNotFound.
 	Get(ctx context.Context, id string) (*Pod, error)
 	// List yields the pods that f selects, by Created and then ID.

@@ -37,6 +37,9 @@ func (s *Service) sync(ctx context.Context, it *workItem, now time.Time) error {
 	if !ours || s.shared != nil && !s.fence(p) {
 		return nil
 	}
+	if over, err := s.followCluster(ctx, p); over || err != nil {
+		return err
+	}
 	if err := s.recordUsage(ctx, p); err != nil {
 		return err
 	}

@@ -49,6 +49,9 @@ func Actions(p *Pod) []Action {
 
 // checkAction returns an error if a is not allowed now.
 func checkAction(p *Pod, a Action) error {
+	if err := checkAlone(p); err != nil {
+		return err
+	}
 	if !slices.Contains(p.allowed(), a) {
 		status := string(p.Status())
 		if p.stopping() {
@@ -60,6 +63,14 @@ func checkAction(p *Pod, a Action) error {
 		return problem.Newf(problem.Conflict, "%w: %s needs it unlocked", ErrLocked, a)
 	}
 	return nil
+}
+
+// checkAlone returns an error for a member of a cluster.
+func checkAlone(p *Pod) error {
+	if p.Cluster == nil {
+		return nil
+	}
+	return problem.Newf(problem.Conflict, "%w: cluster %s", ErrMember, p.Cluster.ID)
 }
 
 func (p *Pod) allowed() []Action {

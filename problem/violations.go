@@ -65,6 +65,14 @@ func (v *Violations) AddBelow(path string, part *Violations, order []string) {
 	v.truncated = v.truncated || part.truncated
 }
 
+// AddAt adds the faults of another Violations, each at the place that at returns for its own.
+func (v *Violations) AddAt(other *Violations, at func(path string) string) {
+	for _, x := range other.list {
+		v.Add(x.kind, at(x.path), "%s", x.text)
+	}
+	v.truncated = v.truncated || other.truncated
+}
+
 // Err returns the faults as one error, or nil if there are none. With any fault of the schema
 // the error is Invalid (422) and leaves out the rules across fields, which mean little for a
 // body of the wrong shape. Otherwise it is BadRequest (400).

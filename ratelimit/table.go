@@ -69,14 +69,3 @@ func (s *shard[K, V]) sweep(now time.Time, idle func(*V, time.Time) bool) {
 		}
 	}
 }
-
-// size returns the number of values.
-func (t *table[K, V]) size() (n int) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		n += len(s.values)
-		s.mu.Unlock()
-	}
-	return n
-}

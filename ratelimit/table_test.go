@@ -57,3 +57,14 @@ func TestForgettingChangesNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// size returns the number of values.
+func (t *table[K, V]) size() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		n += len(s.values)
+		s.mu.Unlock()
+	}
+	return n
+}

@@ -60,6 +60,8 @@ type deliveryLine struct {
 	failures int           // in a row
 	pause    time.Duration // the present or last one
 	since    Instant       // when it began
+	quiet    Instant       // since when something is under way and nothing has arrived; 0: nothing is
+	failing  Instant       // of the first of failures
 }
 
 // until is the end of the pause.
@@ -155,6 +157,9 @@ func (p *deliveryLimiter) acquire(d *Delivery, now Instant) (slot *deliverySlot,
 		}
 		return nil, wait, nil
 	}
+	if s.along.sending == 0 {
+		s.along.quiet = now
+	}
 	for _, l := range s.lines() {
 		l.sending++
 		l.bytes += s.bytes
@@ -206,6 +211,12 @@ func (p *deliveryLimiter) release(s *deliverySlot, now Instant, outcome delivery
 		l.bytes -= s.bytes
 		l.postponed = max(l.postponed-1, 0)
 	}
+	switch {
+	case s.along.sending == 0:
+		s.along.quiet = 0
+	case outcome == deliveryMade:
+		s.along.quiet = now
+	}
 	s.along.note(s.began, now, outcome)
 	p.forget(s)
 	p.sweep(now)
@@ -216,10 +227,13 @@ func (p *deliveryLimiter) release(s *deliverySlot, now Instant, outcome delivery
 func (l *deliveryLine) note(began, now Instant, outcome deliveryOutcome) {
 	switch outcome {
 	case deliveryMade:
-		l.failures, l.pause, l.since = 0, 0, 0
+		l.failures, l.pause, l.since, l.failing = 0, 0, 0, 0
 	case deliveryFailed:
 		if l.failures >= failuresInRow && began < l.until() {
 			return
+		}
+		if l.failures == 0 {
+			l.failing = began
 		}
 		if l.failures++; l.failures >= failuresInRow {
 			l.pause = min(max(2*l.pause, firstPause), maxPause)
@@ -261,4 +275,37 @@ func hostOf(rawURL string) string {
 		return ""
 	}
 	return u.Host
+}
+
+// hangsAfter is how long a receiver may take before it counts as one that hangs.
+const hangsAfter = 5 * time.Second
+
+// maxReceivers is how many Receivers returns.
+const maxReceivers = 100
+
+// A ReceiverTrouble is a receiver of webhooks that fails or does not answer, as this server has seen it.
+type ReceiverTrouble struct {
+	Host, Owner string
+	Failures    int // in a row
+	Since       Instant
+}
+
+// Receivers returns the receivers of webhooks that have failed several times in a row, or that hang: at
+// most 100.
+func (s *Service) Receivers() []ReceiverTrouble { return s.deliveryLimit.troubles(s.now()) }
+
+func (p *deliveryLimiter) troubles(now Instant) (list []ReceiverTrouble) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, l := range p.routes {
+		hangs := l.quiet != 0 && now.Sub(l.quiet) >= hangsAfter
+		if (hangs || l.failures >= failuresInRow) && len(list) < maxReceivers {
+			since := l.failing
+			if since == 0 {
+				since = l.quiet
+			}
+			list = append(list, ReceiverTrouble{r.host, r.owner, l.failures, since})
+		}
+	}
+	return list
 }

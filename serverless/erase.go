@@ -44,6 +44,11 @@ func (s *Service) EraseJobs(ctx context.Context, owner, endpoint string) (int, e
 	if err := s.dropAllDead(ctx, owner, endpoint); err != nil {
 		return 0, err
 	}
+	if s.logs != nil {
+		if err := s.logs.Erase(ctx, owner, endpoint); err != nil {
+			return 0, err
+		}
+	}
 	return count, nil
 }
 

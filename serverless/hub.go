@@ -139,6 +139,16 @@ func (h *hub) wakeTakers(endpoint string) {
 	}
 }
 
+// wakeSome wakes at most n takers of an endpoint, and reports whether others wait.
+func (h *hub) wakeSome(endpoint string, n int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ; n > 0 && h.takers[endpoint].first != nil; n-- {
+		h.wake(endpoint)
+	}
+	return h.takers[endpoint].first != nil
+}
+
 // wake signals the first taker of an endpoint: one event wakes one worker, and over a shared
 // queue a worker that gets a job wakes the next. The caller holds mu.
 func (h *hub) wake(endpoint string) {

@@ -2,9 +2,11 @@ package serverless
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -74,6 +76,26 @@ func (i *intake) wait(ctx context.Context) bool {
 // Serve included (docs/decisions.md 34, 35). Their calls are held as if there were no job.
 // Jobs that they have go on, and jobs are still submitted.
 func (s *Service) SetDraining(draining bool) { s.intake.set(draining) }
+
+// JobsHere returns how many jobs and requests of an endpoint are in progress at workers that belong to this
+// service: those of Serve, and those of its fleet. Workers that others started are not among them: they go on
+// at another server. It looks at each job of the endpoint that is in progress.
+func (s *Service) JobsHere(ctx context.Context, endpoint string) (int, error) {
+	n, fleet := s.balancer.Demand(endpoint).Running, map[WorkerID]bool{}
+	for _, w := range s.scaler.Workers(endpoint) {
+		fleet[w.ID] = true
+	}
+	for j, err := range s.queue.List(ctx, s.now(), queue.ListQuery{Endpoint: endpoint, Status: []Status{InProgress}}) {
+		if err != nil {
+			return 0, fmt.Errorf("serverless: jobs in progress of %q: %w", endpoint, err)
+		}
+		w := s.registry.Find(workers.Key{Endpoint: endpoint, ID: j.Worker})
+		if fleet[j.Worker] || w != nil && w.IsLocal() {
+			n++
+		}
+	}
+	return n, nil
+}
 
 // CordonEndpoint is an operator's act on an endpoint of any owner: with endpoints.Cordoned no
 // worker is started for it, with endpoints.Drained those that are there end too, each after

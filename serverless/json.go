@@ -2,6 +2,7 @@ package serverless
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,10 +68,11 @@ func (w JSONWorker[In, Out]) Work(ctx context.Context, t *Task) ([]byte, error) 
 		return nil, &Failure{Text: err.Error(), NoRetry: true} // another attempt has the same input
 	}
 	out, err := w.Func(ctx, typed)
-	if err != nil {
+	if v := (*Verdict)(nil); err != nil && (!errors.As(err, &v) || !v.holdsOnly()) {
 		return nil, err
 	}
-	return encode("output", out)
+	b, fault := encode("output", out)
+	return b, cmp.Or(fault, err)
 }
 
 func decode(b []byte, v any, strict bool) error {

@@ -12,21 +12,22 @@ import (
 	"github.com/podyard/podyard/serverless/telemetry"
 )
 
-// An observedQueue tells the observer of a Service what happens to the jobs of its queue, and the
-// Outcomes how they end. A Service without both has none.
+// An observedQueue tells the observer of a Service what happens to the jobs of its queue, the Outcomes
+// how they end, and the logs of jobs which are gone. A Service without all of them has none.
 type observedQueue struct {
 	JobQueue
-	to       telemetry.Observer // may be nil
-	outcomes *outcomes          // may be nil
+	to       telemetry.Observer      // may be nil
+	outcomes *outcomes               // may be nil
+	logs     func(Ref, queue.Effect) // may be nil
 	traces   traces
 }
 
-// observe returns q for a service with an observer or outcomes, or q itself without both.
-func observe(q JobQueue, to telemetry.Observer, ends *outcomes) JobQueue {
-	if to == nil && ends == nil {
+// observe returns q for a service with an observer, outcomes or logs of jobs, or q itself without all.
+func observe(q JobQueue, to telemetry.Observer, ends *outcomes, logs func(Ref, queue.Effect)) JobQueue {
+	if to == nil && ends == nil && logs == nil {
 		return q
 	}
-	o := &observedQueue{JobQueue: q, to: to, outcomes: ends}
+	o := &observedQueue{JobQueue: q, to: to, outcomes: ends, logs: logs}
 	if r, ok := unwrap.As[queue.Reporter](q); ok {
 		r.Report(o.moved)
 	}
@@ -92,6 +93,9 @@ func (q *observedQueue) moved(list []queue.Moved) {
 func (q *observedQueue) event(ref *Ref, kind queue.OpKind, after *queue.State, e queue.Effect, size int) {
 	if q.outcomes != nil {
 		q.outcomes.moved(*ref, after, e)
+	}
+	if q.logs != nil {
+		q.logs(*ref, e)
 	}
 	if q.to == nil {
 		return
@@ -210,8 +214,12 @@ func (s *Service) Load(ctx context.Context) (l queue.Load, ok bool, err error) {
 type EndpointLoad struct {
 	Endpoint *Endpoint
 	Queued   [queue.MaxPriority + 2]int64 // as Priorities returns it
-	Running  int64                        // jobs and requests
-	Oldest   Instant                      // as Stats has it
+	Ready    int64                        // Ready, Delayed and Blocked are parts of the queued jobs, as Stats has them
+	Delayed  int64
+	Blocked  int64   // less Held
+	Held     int64   // what Stats has as blocked, of an endpoint where a rate or a Hold keeps jobs from starting
+	Running  int64   // jobs and requests
+	Oldest   Instant // as Stats has it
 	Workers  WorkerCounts
 }
 
@@ -270,25 +278,37 @@ func (s *Service) measure(ctx context.Context, l *EndpointLoad) (err error) {
 	if err != nil {
 		return err
 	}
-	l.Running, l.Oldest = st.Running, st.Oldest
+	l.Running = st.Running
+	l.count(&st)
 	if st.Queued > 0 {
 		l.Queued, err = s.Priorities(ctx, l.Endpoint.ID)
 	}
 	return err
 }
 
-// judge fills in what a summary says. Which jobs the limits of a queue block is asked only where
-// there are limits.
+func (l *EndpointLoad) count(st *Stats) {
+	l.Ready, l.Delayed, l.Blocked, l.Oldest = st.Ready, st.Delayed, st.Blocked, st.Oldest
+	if r := l.Endpoint.QueueSettings().Rules(); !r.Paused && (st.Free != 0 || !r.Limited()) {
+		l.Blocked, l.Held = 0, l.Blocked
+	}
+}
+
+// judge fills in what a summary says. Which jobs the limits and rates of a queue and holds of its keys
+// block is asked only where there are some.
 func (s *Service) judge(ctx context.Context, l *EndpointLoad, x queue.Summary) error {
-	l.Queued, l.Running, l.Oldest = x.Queued, x.Running, x.Oldest
+	l.Queued, l.Running, l.Oldest, l.Delayed, l.Ready = x.Queued, x.Running, x.Oldest, x.Delayed, -x.Delayed
+	for _, n := range x.Queued {
+		l.Ready += n
+	}
+	l.Ready = max(l.Ready, 0) // the parts of a summary may be of different moments
 	r := l.Endpoint.QueueSettings().Rules()
 	switch {
-	case l.Oldest == 0:
+	case l.Ready == 0:
 	case r.Paused:
-		l.Oldest = 0
-	case r.PerKey > 0 || r.PerUser > 0 || r.Total > 0:
+		l.Ready, l.Blocked, l.Oldest = 0, l.Ready, 0
+	case r.Limited() || r.Rated() || x.Held:
 		st, err := s.queue.Stats(ctx, s.now(), l.Endpoint.ID, &r)
-		l.Oldest = st.Oldest
+		l.count(&st)
 		return err
 	}
 	return nil

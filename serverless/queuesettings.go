@@ -134,5 +134,5 @@ func (c *ruleCache) limits(endpoint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.rules[endpoint].Rules
-	return r != nil && (r.PerKey > 0 || r.PerUser > 0 || r.Total > 0)
+	return r != nil && r.Limited()
 }

@@ -423,6 +423,7 @@ func TestWaitStopsReturnsEachJobOnce(t *testing.T) {
 			refs = append(refs, submitEcho(t, s))
 			takeOne(t, s, "w")
 		}
+		ping(t, s, "w", refs[0].ID, refs[1].ID, refs[2].ID)
 		waits := make(chan []serverless.JobID, 1)
 		go func() {
 			got, err := s.WaitStops(t.Context(), "echo", "w")
@@ -455,6 +456,24 @@ func TestWaitStopsReturnsEachJobOnce(t *testing.T) {
 			t.Errorf("told again after a ping that still lists it: %v", again)
 		}
 		wantStatus(t, s, refs[2], serverless.InProgress)
+	})
+}
+
+// A worker that is told to stop a job which it is about to get ignores that.
+func TestAStopThatOvertakesItsJobIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		ref := submitEcho(t, s)
+		takeOne(t, s, "w")
+		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range [][]serverless.JobID{{ref.ID}, {ref.ID}, nil, nil} {
+			if diff := cmp.Diff(want, stops(t, s, "w")); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			pingLost(t, s, "w", ref.ID)
+		}
 	})
 }
 

@@ -41,6 +41,9 @@ func (s *Service) applyReport(ctx context.Context, op queue.Op) error {
 	switch {
 	case finish && err == nil:
 		end = resultOf(&op, &r)
+		if r.Effect&queue.HoldKey != 0 {
+			s.freeAt(op.Endpoint, op.HoldUntil(s.now()).Until)
+		}
 	case finish && isFull(err):
 		err = s.failFull(ctx, op, err)
 	}

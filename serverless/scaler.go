@@ -24,11 +24,11 @@ func (s *Service) newScaler(o *Options) *fleet.Scaler {
 		at = func() string { return "" }
 	}
 	fo := fleet.Options{
-		Fleet: o.Fleet, Queue: scalerQueue{s.queue, s.balancer}, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
+		Fleet: o.Fleet, Queue: scalerQueue{s.queue, s.balancer, s.freeAt}, Endpoints: s.endpoints, Registry: scalerRegistry{&s.registry, s},
 		Balancer: s.balancer,
 		Clock:    s.clock, Wake: s.arm, NewID: s.newWorkerID, Env: s.workerEnv, URL: at,
 		Adopt: len(o.WorkerSecret) > 0 && !o.ReplaceWorkers, // the keys of earlier workers are valid
-		Meter: o.Meter, Deterministic: o.Deterministic, Observer: fleetEvents{o.Observer, s.events}, Logger: s.log,
+		Meter: o.Meter, Spent: o.Spent, Deterministic: o.Deterministic, Observer: fleetEvents{o.Observer, s.events}, Logger: s.log,
 	}
 	if s.server != nil {
 		fo.Lead, fo.Adopt = scalerLead{s.server}, true // the workers of the other servers stay
@@ -116,11 +116,13 @@ func (s *Service) shownElsewhere(ctx context.Context, endpoint string) (shown []
 type scalerQueue struct {
 	fleet.Queue
 	balancer *balance.Balancer
+	freeAt   func(endpoint string, at Instant)
 }
 
 // Stats implements fleet.Queue.
 func (q scalerQueue) Stats(ctx context.Context, now queue.Instant, endpoint string, r *queue.Rules) (queue.Stats, error) {
 	st, err := q.Queue.Stats(ctx, now, endpoint, r)
+	q.freeAt(endpoint, st.Free) // the scaler is woken then
 	d := q.balancer.Demand(endpoint)
 	st.Ready += int64(d.Waiting)
 	st.Running += int64(d.Running)

@@ -16,6 +16,7 @@ import (
 	"github.com/podyard/podyard/serverless"
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -259,6 +260,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // A scaledService is a service with a fleet and one endpoint, "e".
 type scaledService struct {
+	logs   joblog.Store
 	served serverless.Fleet // fleet, or what wraps it
 	seen   observer
 	*serverless.Service
@@ -306,7 +308,7 @@ func image(kind string, lo, hi int) *serverless.Endpoint {
 
 func newScaledService(t *testing.T, e *serverless.Endpoint, with ...func(serverless.Fleet) serverless.Fleet) *scaledService {
 	t.Helper()
-	svc := &scaledService{endpoints: memory.NewEndpoints(), queue: memory.NewJobs(), fleet: &goroutineFleet{
+	svc := &scaledService{endpoints: memory.NewEndpoints(), queue: memory.NewJobs(), logs: memory.NewJobLogs(), fleet: &goroutineFleet{
 		workers: map[serverless.WorkerID]*goroutineWorker{}, calling: map[serverless.WorkerID]bool{},
 	}}
 	if err := svc.endpoints.Create(t.Context(), e); err != nil {
@@ -340,7 +342,7 @@ func (svc *scaledService) open(t *testing.T, secret string) {
 	seed := [32]byte{svc.opened, 7} // no id comes twice
 	svc.Service = serverless.New(svc.queue, svc.endpoints, &serverless.Options{
 		Fleet: svc.served, Observer: &svc.seen, WorkerURL: func() string { return "http://127.0.0.1:8080/v2" },
-		WorkerSecret: []byte(secret), Rand: rand.NewChaCha8(seed), Meter: &svc.meter,
+		WorkerSecret: []byte(secret), Rand: rand.NewChaCha8(seed), Meter: &svc.meter, JobLogs: svc.logs,
 		Logger: slog.New(slog.NewTextHandler(&svc.log, nil)),
 	})
 	svc.fleet.mu.Lock()

@@ -113,6 +113,7 @@ type loop struct {
 
 // A run is one run of a job.
 type run struct {
+	s      *Service
 	job    Job
 	cancel context.CancelCauseFunc
 	ended  bool                  // its result is being stored
@@ -167,7 +168,7 @@ func (l *loop) waitForSlot(ctx context.Context) int {
 }
 
 func (l *loop) start(ctx context.Context, j Job) {
-	r := &run{job: j}
+	r := &run{s: l.s, job: j}
 	ctx, r.cancel = context.WithCancelCause(ContextWithTrace(context.WithoutCancel(ctx), j.Trace))
 	l.mu.Lock()
 	if l.running == nil {
@@ -181,6 +182,9 @@ func (l *loop) start(ctx context.Context, j Job) {
 	}
 	l.spawn(func() { l.run(ctx, r) }) // last: OnStop knows no job that has ended
 }
+
+// line implements printer.
+func (r *run) line(text string) { r.s.printed(&r.job, text) }
 
 // spawn runs f in a goroutine. It prefers a goroutine that has run a job before: its stack is
 // grown already, and growing a stack takes longer than a short job.
@@ -291,6 +295,7 @@ func (l *loop) run(ctx context.Context, r *run) {
 		}
 		return l.emit(given, r, k, b)
 	}
+	t.log = r
 	end = l.work(ctx, r, t)
 	l.count(r, int64(len(end.Payload)))
 }
@@ -312,7 +317,7 @@ func (l *loop) work(ctx context.Context, r *run, t *Task) (end queue.Op) {
 		return queue.Op{Kind: queue.OpRelease}
 	}
 	if v := (*Verdict)(nil); errors.As(err, &v) {
-		return v.end(queue.Op{}, l.s.now())
+		return v.end(queue.Op{Payload: out}, l.s.now())
 	}
 	end = queue.Op{Status: Failed, Error: err.Error()}
 	if f := (*Failure)(nil); errors.As(err, &f) {
@@ -372,7 +377,7 @@ func (l *loop) finish(ctx context.Context, r *run, end queue.Op) queue.Op {
 		return op
 	}
 	op := l.op(r, queue.OpFinish, end.Payload)
-	op.Adopt, op.Status, op.Error, op.NoRetry, op.Ready = true, end.Status, end.Error, end.NoRetry, end.Ready
+	op.Adopt, op.Status, op.Error, op.NoRetry, op.Ready, op.Hold = true, end.Status, end.Error, end.NoRetry, end.Ready, end.Hold
 	if op.Payload != nil && !json.Valid(op.Payload) {
 		op.Status, op.Error = Failed, "the worker's result is not JSON: "+notJSON(op.Payload)
 		op.Payload = nil

@@ -19,6 +19,7 @@ import (
 	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/events"
 	"github.com/podyard/podyard/serverless/fleet"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/servers"
@@ -95,6 +96,10 @@ type Options struct {
 	RequestsChanged func(endpoint string)
 	// Meter gets the use of the workers of Fleet, for billing. Default: none.
 	Meter fleet.Meter
+	// Spent returns why the endpoints of an owner may have no workers, in words for users, and until
+	// when unless Resync is called before (docs/decisions.md 56); empty: they may. Jobs stay in the
+	// queue meanwhile. Default: all may.
+	Spent func(ctx context.Context, owner string) (why string, until time.Time, err error)
 	// Schedules keeps schedules of jobs (Service.Schedules). They need DecodeRun. Default: none;
 	// there are no schedules then.
 	Schedules schedules.Store
@@ -106,6 +111,8 @@ type Options struct {
 	MayRun func(ctx context.Context, user, endpoint string) (bool, error)
 	// Batches keeps batches of jobs (Service.Batches). Default: none; there are no batches then.
 	Batches batches.Store
+	// JobLogs keeps the lines that jobs print (Service.JobLog). Default: none; they are not kept.
+	JobLogs joblog.Store
 	// Server is this process among those that share the queue and the stores. Run it beside the
 	// Service. Default: this process is the only one. docs/servers.md says what servers share.
 	Server *servers.Server
@@ -166,6 +173,7 @@ type Service struct {
 	intake        *intake
 	keys          idempotency.Guard
 	rules         ruleCache
+	frees         frees
 	registry      workers.Registry
 	crowd         *crowd          // may be nil
 	server        *servers.Server // may be nil
@@ -174,6 +182,8 @@ type Service struct {
 	schedules     *schedules.Service // may be nil
 	events        *events.Log
 	batches       *batches.Service // may be nil
+	logs          *joblog.Service  // may be nil
+	tails         *tails           // may be nil
 	deliveryLimit deliveryLimiter
 	readers       readerLocks
 	shared        bool     // other servers use the queue
@@ -208,8 +218,8 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		workerSecret: workerSecret(o.WorkerSecret),
 		wake:         make(chan struct{}, 1),
 		intake:       newIntake(),
-		shared:       queue.IsShared(q), deterministic: o.Deterministic,
-		reads: o.Reads, writes: o.Writes, inputs: o.Inputs, outputs: o.Outputs,
+		shared:       queue.IsShared(q),
+		reads:        o.Reads, writes: o.Writes, inputs: o.Inputs, outputs: o.Outputs,
 	}
 	if s.clock == nil {
 		s.clock = clock.System{}
@@ -223,7 +233,8 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 		s.copy = WorkerID("-" + n)
 	}
 	s.outcomes = newOutcomes(&o, q, s.now)
-	s.queue = observe(q, o.Observer, s.outcomes)
+	s.logs, s.deterministic = s.newLogs(&o), o.Deterministic
+	s.queue = observe(q, o.Observer, s.outcomes, s.jobMoved())
 	admission, _ := fleet.As[endpoints.Admission](o.Fleet)
 	s.eps = endpoints.New(store, &endpoints.Options{
 		Clock: s.clock, Rand: s.rand, Catalog: o.Catalog, Registries: o.Registries, Volumes: o.Volumes, Templates: o.Templates,
@@ -247,6 +258,7 @@ func New(q JobQueue, store EndpointStore, opts *Options) *Service {
 	s.scaler = s.newScaler(&o)
 	s.schedules = s.newSchedules(&o)
 	s.batches = s.newBatches(&o)
+	s.tails = s.newTails(&o)
 	s.armed.Store(math.MaxInt64)
 	return s
 }

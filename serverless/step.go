@@ -31,6 +31,11 @@ func (s *Service) Step(ctx context.Context, now time.Time) (next time.Time, err 
 		return time.Time{}, err
 	}
 	due = queue.Sooner(due, counted)
+	if s.logs != nil {
+		if at := s.logs.Step(ctx, now); !at.IsZero() {
+			due = queue.Sooner(due, At(at))
+		}
+	}
 	next, err = s.step(ctx, now)
 	if err != nil || next.IsZero() {
 		return due.Time(), err
@@ -57,6 +62,7 @@ func (s *Service) step(ctx context.Context, now time.Time) (next time.Time, err 
 		}
 	}
 	s.observeLoop(telemetry.LoopExpire, asked, nil)
+	due = queue.Sooner(due, s.stepFrees(ctx, at))
 	due = queue.Sooner(due, s.scaler.Step(ctx, at))
 	s.observeLoop(telemetry.LoopScaler, asked, nil)
 	n, err := s.deliver(ctx, at)
@@ -112,6 +118,9 @@ func (s *Service) Listen(ctx context.Context) error {
 		if s.batches != nil {
 			s.batches.Events(evs)
 		}
+		if s.tails != nil {
+			s.tails.events(evs)
+		}
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serverless: watch the queue: %w", err)
@@ -163,6 +172,12 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	if s.batches != nil {
 		s.goroutines.Go(func() { _ = s.batches.Run(ctx) })
+	}
+	if s.logs != nil {
+		s.goroutines.Go(func() { _ = s.logs.Run(ctx) })
+	}
+	if s.tails != nil {
+		s.goroutines.Go(func() { s.tails.run(ctx) })
 	}
 	for ctx.Err() == nil {
 		if at := s.armed.Swap(math.MaxInt64); at != math.MaxInt64 {

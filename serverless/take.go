@@ -92,6 +92,7 @@ func (s *Service) take(ctx context.Context, w *workers.Worker, n int) ([]Job, er
 		if woken {
 			s.wakeOtherWorker(ctx, t)
 		}
+		s.awaitFree(ctx, endpoint)
 		for woken = false; !woken; {
 			select {
 			case <-t.ch:
@@ -209,6 +210,7 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 	}
 	if len(jobs) > 0 {
 		s.leased(w, jobs, now)
+		s.claimedReady(k.Endpoint)
 	}
 	if local && len(jobs) > 0 {
 		s.arm(now.Add(lease / 3)) // to renew the leases
@@ -219,6 +221,9 @@ func (s *Service) claim(ctx context.Context, w *workers.Worker, n int) ([]Job, e
 // leased records jobs that w has got.
 func (s *Service) leased(w *workers.Worker, jobs []Job, now Instant) {
 	w.Lease(jobs, now)
+	if s.tails != nil && !w.IsLocal() {
+		s.tails.took(w.Key(), jobs, now.Time())
+	}
 	for i := range jobs {
 		s.arm(jobs[i].Due())
 	}
@@ -509,8 +514,9 @@ func refusesRetry(output []byte) bool {
 	return json.Unmarshal(output, &members) == nil && string(members["retry"]) == "false"
 }
 
-// WaitStops waits until w must stop jobs, and returns their ids, each once. It returns no id
-// when ctx ends or the worker must take no more jobs.
+// WaitStops waits until w must stop jobs, and returns their ids, each once. A job that no ping had listed
+// may have been on its way to w: when a ping lists it, its id is returned once more. It returns no id when
+// ctx ends or the worker must take no more jobs.
 func (s *Service) WaitStops(ctx context.Context, endpoint string, id WorkerID) ([]JobID, error) {
 	w := s.touchWorker(endpoint, id)
 	for first := true; ; first = false {

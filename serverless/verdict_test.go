@@ -71,3 +71,54 @@ func TestASnoozeThatCannotBeEndsTheAttempt(t *testing.T) {
 		})
 	}
 }
+
+func TestAWorkerHoldsItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		begin := time.Now()
+		runs := map[string]time.Duration{}
+		serve(t, s, func(_ context.Context, k *serverless.Task) ([]byte, error) {
+			if runs[string(k.Input)] = time.Since(begin); len(runs) == 1 {
+				return []byte(`"limited"`), serverless.HoldKey(time.Minute)
+			}
+			return []byte(`"done"`), nil
+		}, nil)
+		submit := func(n, key string) serverless.Job {
+			t.Helper()
+			j, err := s.Submit(t.Context(), "alice", "echo", serverless.Request{Input: []byte(n), Queue: serverless.QueueOptions{Key: &key}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return j
+		}
+		first := submit(`{"n":1}`, "a")
+		if got, err := s.Get(t.Context(), "alice", first.Ref); err != nil || got.Status != serverless.Completed || string(got.Output) != `"limited"` {
+			t.Errorf("the job = %v %s, %v, want it completed with its output", got.Status, got.Output, err)
+		}
+		held := submit(`{"n":2}`, "a")
+		submit(`{"n":3}`, "b")
+		why, err := s.Why(t.Context(), "alice", held.Ref)
+		if want := "a worker holds its key until 2000-01-01T00:01:00Z"; err != nil || !strings.Contains(why, want) {
+			t.Errorf("Why = %q, %v, want %q", why, err, want)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if runs[`{"n":3}`] != 0 || runs[`{"n":2}`] != time.Minute {
+			t.Errorf("jobs ran after %v, want the one of the other key at once and the held one after a minute", runs)
+		}
+	})
+}
+
+func TestAHoldThatCannotBeEndsTheAttempt(t *testing.T) {
+	for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 24*time.Hour + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newService(t, nil)
+			serve(t, s, func(context.Context, *serverless.Task) ([]byte, error) { return []byte(`1`), serverless.HoldKey(d) }, nil)
+			j, err := s.SubmitAndWait(t.Context(), "alice", "echo", serverless.Request{Input: []byte(`{}`), Wait: time.Minute})
+			if err != nil || j.Status != serverless.Failed || j.ErrorText() != "holdKey must be from 1 to 86400000 milliseconds" {
+				t.Errorf("a hold of %v: the job = %v %q, %v, want it failed with the bounds", d, j.Status, j.ErrorText(), err)
+			}
+		})
+	}
+}

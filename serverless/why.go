@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/serverless/fleet"
 	"github.com/podyard/podyard/serverless/queue"
 )
@@ -80,7 +81,51 @@ func (s *Service) Why(ctx context.Context, owner string, ref Ref) (string, error
 	if j.Flags&queue.LowPriority != 0 {
 		why = append(why, "it is of low priority, for which none is started")
 	}
-	return strings.Join(append(why, s.scaler.Explain(ref.Endpoint, j.Queued)...), "; "), nil
+	why = append(why, s.scaler.Explain(ref.Endpoint, j.Queued)...)
+	held, err := s.roomHeldBy(ctx, ref.Endpoint)
+	if held != "" {
+		why = append(why, held)
+	}
+	return strings.Join(why, "; "), err
+}
+
+// roomHeldBy says who has the room that workers of an endpoint wait for, or "". It names no endpoint,
+// because others may be of other users.
+func (s *Service) roomHeldBy(ctx context.Context, endpoint string) (string, error) {
+	list, pods, ok, err := s.scaler.Holders(ctx, endpoint)
+	if !ok || err != nil {
+		return "", err
+	}
+	others := 0
+	for id, n := range list {
+		if id != endpoint {
+			others += n
+		}
+	}
+	return "the room is held by " + heldText(list[endpoint], others, pods), nil
+}
+
+func heldText(own, others, pods int) string {
+	return fmt.Sprintf("%s of this endpoint, %s of other endpoints and %s", counted(own, "worker"), counted(others, "worker"), counted(pods, "pod"))
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Trouble returns why the workers of an endpoint fail before they have done a job; ok is false while they
+// do not.
+func (s *Service) Trouble(ctx context.Context, endpoint string) (x fleet.Trouble, ok bool, err error) {
+	if shown, elsewhere, err := s.shownElsewhere(ctx, endpoint); err != nil {
+		return x, false, err
+	} else if elsewhere {
+		return fleet.ReadTrouble(shown)
+	}
+	x, ok = s.scaler.Trouble(endpoint)
+	return x, ok, nil
 }
 
 // blockedBy says in words what keeps a ready job from a worker, or "".
@@ -89,7 +134,11 @@ func (s *Service) blockedBy(ctx context.Context, j *Job, e *Endpoint) (string, e
 	if q.Paused {
 		return "its endpoint is paused", nil
 	}
-	if q.PerKey == 0 && q.PerUser == 0 && q.Total == 0 {
+	r := q.Rules()
+	if held, err := s.heldBy(ctx, j, &r); err != nil || held != "" {
+		return held, err
+	}
+	if !r.Limited() {
 		return "", nil
 	}
 	key, user, total := 0, 0, 0
@@ -110,10 +159,29 @@ func (s *Service) blockedBy(ctx context.Context, j *Job, e *Endpoint) (string, e
 		return fmt.Sprintf("%d jobs of the endpoint run, which is its total", total), nil
 	case q.PerUser > 0 && user >= q.PerUser:
 		return fmt.Sprintf("%d jobs of its owner run, which is the endpoint's perUser", user), nil
-	case j.Key != "" && q.PerKey > 0 && key >= q.PerKey:
+	}
+	if limit := r.KeyLimit(j.Key); limit > 0 && key >= limit {
 		return fmt.Sprintf("%d jobs of its key run, which is the endpoint's perKey", key), nil
 	}
 	return "", nil
+}
+
+// heldBy says in words which rate, or a worker that holds its key, keeps a ready job from a worker, or "".
+func (s *Service) heldBy(ctx context.Context, j *Job, r *queue.Rules) (string, error) {
+	h, ok := unwrap.As[queue.RateHolder](s.queue)
+	if !ok {
+		return "", nil
+	}
+	held, err := h.HeldBy(ctx, s.now(), j.Endpoint, j.Owner, j.Key, r)
+	if err != nil || held.By == "" {
+		return "", err
+	}
+	if held.By == queue.ByHold {
+		return "a worker holds its key until " + held.Until.Time().Format(time.RFC3339Nano), nil
+	}
+	rate := map[string]queue.Rate{"rate": r.Rate, "perUserRate": r.PerUserRate, "perKeyRate": r.PerKeyRate, "keys": r.KeyRate(j.Key)}[held.By]
+	return fmt.Sprintf("the endpoint's %s, %d starts in %d ms, has no room before %s",
+		held.By, rate.Limit, rate.Per.Milliseconds(), held.Until.Time().Format(time.RFC3339Nano)), nil
 }
 
 // present describes the workers of an endpoint in words.

@@ -9,7 +9,7 @@ import (
 
 // A Worker runs jobs. Work runs one job and returns its output as JSON, or nil for no output.
 // An error fails the job with its text; a *Failure fails the job with an output as well, and a
-// *Verdict puts the job off or cancels it. A panic fails the job, not the program. Work is called concurrently if
+// *Verdict puts the job off, cancels it or holds its key. A panic fails the job, not the program. Work is called concurrently if
 // ServeOptions.Concurrency is more than 1.
 //
 // Work must return soon after ctx ends. Its result is dropped then. context.Cause(ctx) is
@@ -33,6 +33,7 @@ type Task struct {
 	Attempt int    // the number of this attempt, from 1; a job whose worker was lost is still in the same one
 
 	emit func(ctx context.Context, k queue.OpKind, b []byte) error
+	log  printer // nil: nobody keeps lines
 }
 
 // NewTask returns a Task for a Worker that runs outside a Service. Emit calls emit with
@@ -56,6 +57,24 @@ func (t *Task) Emit(ctx context.Context, chunk []byte) error {
 // Progress replaces the interim output of the job, one JSON value. The queue owns v from the
 // call on. Errors are those of Emit, without ErrStreamFull.
 func (t *Task) Progress(ctx context.Context, v []byte) error { return t.emit(ctx, queue.OpProgress, v) }
+
+// Log adds a line to the log of the job (Service.JobLog), at once and without waiting. It is kept with
+// the job, up to joblog.MaxBytes, the newest.
+func (t *Task) Log(text string) {
+	if t.log != nil {
+		t.log.line(text)
+	}
+}
+
+// OnLog has log called with the lines of Log, for a program that runs a Worker outside a Service.
+func (t *Task) OnLog(log func(text string)) { t.log = printFunc(log) }
+
+// A printer takes the lines of a job.
+type printer interface{ line(text string) }
+
+type printFunc func(text string)
+
+func (f printFunc) line(text string) { f(text) }
 
 // traceKey is the key of a Trace in a context.
 type traceKey struct{}

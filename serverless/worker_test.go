@@ -411,6 +411,41 @@ func TestServeLetsItsJobsFinishWithinDrain(t *testing.T) {
 	})
 }
 
+// What ends with a service are the jobs of its own workers: those of others are reported at another server.
+func TestJobsHereAreThoseOfServeAndOfTheFleet(t *testing.T) {
+	want := func(t *testing.T, s *serverless.Service, endpoint, when string, n int) {
+		t.Helper()
+		if got, err := s.JobsHere(t.Context(), endpoint); err != nil || got != n {
+			t.Errorf("%s JobsHere = %d, %v, want %d", when, got, err, n)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		submitEcho(t, s)
+		takeOne(t, s, "away")
+		want(t, s, "echo", "with a job of a worker of somebody else", 0)
+		serve(t, s, func(context.Context, *serverless.Task) ([]byte, error) {
+			time.Sleep(8 * time.Second)
+			return []byte("1"), nil
+		}, nil)
+		submitAs(t, s, "alice", 2)
+		time.Sleep(time.Second)
+		want(t, s, "echo", "with a job of Serve", 1)
+		s.SetDraining(true)
+		time.Sleep(8 * time.Second)
+		want(t, s, "echo", "when it has ended and none is taken", 0)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		svc := newScaledService(t, image("works", 0, 3))
+		svc.submit(t, 30, false)
+		time.Sleep(8 * time.Second)
+		want(t, svc.Service, "e", "with three workers of the fleet", svc.counts(t).Running)
+		if svc.counts(t).Running == 0 {
+			t.Error("no worker of the fleet has a job")
+		}
+	})
+}
+
 func TestServeReleasesJobsThatOutlastDrain(t *testing.T) {
 	for _, tt := range []struct{ set, want time.Duration }{{0, 10 * time.Second}, {time.Minute, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {

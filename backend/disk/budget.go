@@ -15,6 +15,7 @@ import (
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 )
@@ -38,6 +39,7 @@ func (e *engine) countRecords() {
 	e.secrets.count(e, func(_ string, v *secrets.Secret) budget.Holding { return v.Holding() })
 	e.schedules.count(e, func(_ string, v *schedules.Schedule) budget.Holding { return v.Holding() })
 	e.batches.count(e, func(_ string, v *batches.Batch) budget.Holding { return v.Holding() })
+	e.jobLogs.count(e, func(_ string, v *joblog.Log) budget.Holding { return v.Holding() })
 	e.limit(e.s.limits.Load())
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/queue"
 )
 
@@ -53,7 +54,7 @@ func (r *Report) Err() error {
 
 // name returns the kind and the key of a record.
 func name(key []byte) string {
-	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent || key[0] == keyKeyed {
+	if _, ok := uidOfKey(key); ok || key[0] == keyGap || key[0] == keyLoss || key[0] == keyIntent || key[0] == keyKeyed || key[0] == keyHold {
 		return fmt.Sprintf("%s %x", kindNames[key[0]], key)
 	}
 	return fmt.Sprintf("%s %q", kindNames[key[0]], key[1:])
@@ -121,7 +122,7 @@ func (i *inspection) run(ctx context.Context) error {
 	}
 	slices.Sort(i.uids)
 	for _, kind := range []byte{
-		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySecret, keySchedule, keyBatch, keyUse, keyKeyed, keyCount,
+		keyMeta, keyEndpoint, keyPod, keyReservation, keyRegistry, keyVolume, keyTemplate, keySSHKeys, keyAccount, keySecret, keySchedule, keyBatch, keyJobLog, keyUse, keyKeyed, keyHold, keyCount,
 		keyBody, keyAttempt, keyIntent,
 	} {
 		if err := i.kind(ctx, kind); err != nil {
@@ -240,6 +241,9 @@ func (i *inspection) record(key, v []byte) error {
 	case keyKeyed:
 		_, err := decodeKeyed(key, v)
 		return err
+	case keyHold:
+		_, _, err := decodeHold(key, v)
+		return err
 	case keyAccount:
 		return json.Unmarshal(v, &accounts.Key{})
 	case keySecret:
@@ -254,6 +258,8 @@ func (i *inspection) record(key, v []byte) error {
 		return err
 	case keyBatch:
 		return json.Unmarshal(v, &batches.Batch{})
+	case keyJobLog:
+		return json.Unmarshal(v, &joblog.Log{})
 	case keyRegistry:
 		if i.e.seals.key == nil {
 			return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
@@ -73,6 +74,7 @@ type engine struct {
 	secrets      table[secrets.Secret]
 	schedules    table[schedules.Schedule]
 	batches      table[batches.Batch]
+	jobLogs      table[joblog.Log]
 	uses         table[pods.Usage]
 	tallies      []*budget.Tally // of the tables
 	keyed        keyedTable
@@ -286,6 +288,9 @@ func (e *engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.batches.load(e, keyBatch, decodeJSON[batches.Batch]); err != nil {
+		return err
+	}
+	if err := e.jobLogs.load(e, keyJobLog, listedJobLog); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

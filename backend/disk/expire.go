@@ -37,6 +37,9 @@ func (q *Jobs) Expire(ctx context.Context, now queue.Instant, limit int) (queue.
 	if err := e.jobs.expireDead(now, limit); err != nil {
 		return 0, err
 	}
+	if err := e.jobs.dropHolds(now); err != nil {
+		return 0, err
+	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
 	return queue.Sooner(e.jobs.x.NextDue(), e.jobs.dead.NextDue()), nil

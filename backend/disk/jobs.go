@@ -397,6 +397,9 @@ func (q *jobQueue) load(ctx context.Context, e *engine) error {
 	if err := q.loadCounts(); err != nil {
 		return err
 	}
+	if err := q.loadHolds(); err != nil {
+		return err
+	}
 	if err := q.loadEntries(); err != nil {
 		return err
 	}

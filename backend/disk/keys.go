@@ -26,6 +26,7 @@ const (
 	keySecret      = 'w' // id: the value of variables
 	keySchedule    = 's' // id
 	keyBatch       = 'q' // id
+	keyJobLog      = 'f' // id: what a job has printed
 	keyUse         = 'u' // kind, id, part if there is one, start: a usage record
 	keyJob         = 'j' // uid: the state of a job
 	keyBody        = 'b' // uid, kind, more: a payload of a job
@@ -33,6 +34,7 @@ const (
 	keyAttempt     = 'a' // uid, number: an attempt to send a webhook
 	keyKeyed       = 'n' // digest: a request with an Idempotency-Key
 	keyDead        = 'd' // uid: a dead letter
+	keyHold        = 'x' // uid, instant: a key that the worker of a job holds
 	keyCount       = 'c' // endpoint: counters of deleted and retried jobs, as sums
 	keyIntent      = 'i' // key of a payload that is stored before its job
 	keyGap         = 'g' // first key: a range of keys that cannot be read
@@ -157,8 +159,8 @@ var ErrDamaged = &problem.Error{Kind: problem.Unavailable, Permanent: true, Deta
 
 var kindNames = map[byte]string{
 	keyMeta: "a setting of the store", keyEndpoint: "an endpoint", keyPod: "a pod", keyReservation: "what is held", keyRegistry: "a registry",
-	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keySecret: "a secret", keySchedule: "a schedule", keyBatch: "a batch", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
-	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook", keyDead: "a dead letter",
+	keyVolume: "a network volume", keyTemplate: "a template", keySSHKeys: "the SSH keys of a user", keyAccount: "an API key", keySecret: "a secret", keySchedule: "a schedule", keyBatch: "a batch", keyJobLog: "what a job has printed", keyUse: "what was used", keyKeyed: "an Idempotency-Key",
+	keyJob: "a job", keyBody: "a payload", keyEntry: "a webhook", keyAttempt: "the log of a webhook", keyDead: "a dead letter", keyHold: "a key that is held",
 	keyCount: "a counter", keyIntent: "a payload on its way", keyGap: "a gap", keyLoss: "what was lost",
 }
 

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -158,13 +159,9 @@ func (s *logScan) block(at int64, b []byte) error {
 	return nil
 }
 
+// isZero is asked at each byte behind damage.
 func isZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
+	return len(b) == 0 || b[0] == 0 && bytes.Equal(b[:len(b)-1], b[1:])
 }
 
 // add adds a chunk. What is before it was once complete if the log was closed, or synced beyond that

@@ -144,6 +144,9 @@ func (q *jobQueue) write(b *pebble.Batch, m *move) {
 	if m.eff&(queue.PutAttempt|queue.PutLease) != 0 {
 		m.writeLogs(b)
 	}
+	if m.holds() {
+		m.writeHold(b)
+	}
 	switch {
 	case m.eff&queue.PutDead != 0:
 		q.writeDead(b, &s)
@@ -299,6 +302,7 @@ func (q *jobQueue) publish(m *move) {
 	}
 	q.tails.update(m)
 	q.x.Promise(m.i, -m.promised)
+	q.x.Tell(m.now)
 	if m.eff&(queue.Delete|queue.DropInput) != 0 {
 		q.e.s.space.deleted(m.before.Bytes())
 	}
@@ -306,6 +310,9 @@ func (q *jobQueue) publish(m *move) {
 	if m.eff&queue.Delete != 0 {
 		q.endMove(m.i)
 		return
+	}
+	if m.holds() {
+		q.x.HoldKey(m.i, m.op.HoldUntil(m.now), m.holdTag())
 	}
 	q.x.SetMetadata(m.i, m.note)
 	if m.eff&queue.PutInput != 0 {

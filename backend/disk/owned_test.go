@@ -25,6 +25,8 @@ import (
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/batches/batchestest"
+	"github.com/podyard/podyard/serverless/joblog"
+	"github.com/podyard/podyard/serverless/joblog/joblogtest"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/schedules/schedulestest"
 )
@@ -44,14 +46,18 @@ func TestAccounts(t *testing.T) {
 func TestSchedules(t *testing.T) {
 	schedulestest.TestStore(t, func(t *testing.T) schedules.Store { return memStore(t).Schedules() })
 	t.Run("Reopened", func(t *testing.T) {
-		schedulestest.TestStore(t, func(t *testing.T) schedules.Store { r := newReread(t); return reopenedSchedules{r} })
+		schedulestest.TestStore(t, func(t *testing.T) schedules.Store {
+			return reopenedRecords[schedules.Schedule]{newReread(t), (*Store).Schedules}
+		})
 	})
 }
 
 func TestSecrets(t *testing.T) {
 	secretstest.TestStore(t, func(t *testing.T) secrets.Store { return memStore(t).Secrets() })
 	t.Run("Reopened", func(t *testing.T) {
-		secretstest.TestStore(t, func(t *testing.T) secrets.Store { return reopenedSecrets{newReread(t)} })
+		secretstest.TestStore(t, func(t *testing.T) secrets.Store {
+			return reopenedRecords[secrets.Secret]{newReread(t), (*Store).Secrets}
+		})
 	})
 }
 
@@ -59,7 +65,18 @@ func TestBatches(t *testing.T) {
 	suite.SkipUnlessLong(t)
 	batchestest.TestStore(t, func(t *testing.T) batches.Store { return memStore(t).Batches() })
 	t.Run("Reopened", func(t *testing.T) {
-		batchestest.TestStore(t, func(t *testing.T) batches.Store { return reopenedBatches{newReread(t)} })
+		batchestest.TestStore(t, func(t *testing.T) batches.Store {
+			return reopenedRecords[batches.Batch]{newReread(t), (*Store).Batches}
+		})
+	})
+}
+
+func TestJobLogs(t *testing.T) {
+	joblogtest.TestStore(t, func(t *testing.T) joblog.Store { return memStore(t).JobLogs() })
+	t.Run("Reopened", func(t *testing.T) {
+		joblogtest.TestStore(t, func(t *testing.T) joblog.Store {
+			return reopenedRecords[joblog.Log]{newReread(t), (*Store).JobLogs}
+		})
 	})
 }
 
@@ -98,109 +115,40 @@ func (r *reopeningStore) reopen() *Store {
 	return r.s
 }
 
-// reopenedSchedules reads what an earlier opening has stored.
-type reopenedSchedules struct{ r *reopeningStore }
-
-func (s reopenedSchedules) Create(ctx context.Context, v schedules.Schedule) error {
-	return s.r.s.Schedules().Create(ctx, v)
+// reopenedRecords reads what an earlier opening has stored.
+type reopenedRecords[T any] struct {
+	r  *reopeningStore
+	of func(*Store) *Records[T]
 }
 
-func (s reopenedSchedules) CreateKeyed(ctx context.Context, v schedules.Schedule, r idempotency.Record) error {
-	return s.r.s.Schedules().CreateKeyed(ctx, v, r)
+func (s reopenedRecords[T]) Create(ctx context.Context, v T) error { return s.of(s.r.s).Create(ctx, v) }
+
+func (s reopenedRecords[T]) CreateKeyed(ctx context.Context, v T, r idempotency.Record) error {
+	return s.of(s.r.s).CreateKeyed(ctx, v, r)
 }
 
-func (s reopenedSchedules) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
-	return s.r.reopen().Schedules().FindKey(ctx, key)
+func (s reopenedRecords[T]) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
+	return s.of(s.r.reopen()).FindKey(ctx, key)
 }
 
-func (s reopenedSchedules) Get(ctx context.Context, id string) (schedules.Schedule, error) {
-	return s.r.reopen().Schedules().Get(ctx, id)
+func (s reopenedRecords[T]) Get(ctx context.Context, id string) (T, error) {
+	return s.of(s.r.reopen()).Get(ctx, id)
 }
 
-func (s reopenedSchedules) List(ctx context.Context, owner string) ([]schedules.Schedule, error) {
-	return s.r.reopen().Schedules().List(ctx, owner)
+func (s reopenedRecords[T]) List(ctx context.Context, owner string) ([]T, error) {
+	return s.of(s.r.reopen()).List(ctx, owner)
 }
 
-func (s reopenedSchedules) All(ctx context.Context) ([]schedules.Schedule, error) {
-	return s.r.reopen().Schedules().All(ctx)
+func (s reopenedRecords[T]) All(ctx context.Context) ([]T, error) {
+	return s.of(s.r.reopen()).All(ctx)
 }
 
-func (s reopenedSchedules) Update(ctx context.Context, id string, fn func(*schedules.Schedule) error) (schedules.Schedule, error) {
-	return s.r.s.Schedules().Update(ctx, id, fn)
+func (s reopenedRecords[T]) Update(ctx context.Context, id string, fn func(*T) error) (T, error) {
+	return s.of(s.r.s).Update(ctx, id, fn)
 }
 
-func (s reopenedSchedules) Delete(ctx context.Context, id string) error {
-	return s.r.s.Schedules().Delete(ctx, id)
-}
-
-// reopenedBatches reads what an earlier opening has stored.
-type reopenedBatches struct{ r *reopeningStore }
-
-func (s reopenedBatches) Create(ctx context.Context, v batches.Batch) error {
-	return s.r.s.Batches().Create(ctx, v)
-}
-
-func (s reopenedBatches) CreateKeyed(ctx context.Context, v batches.Batch, r idempotency.Record) error {
-	return s.r.s.Batches().CreateKeyed(ctx, v, r)
-}
-
-func (s reopenedBatches) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
-	return s.r.reopen().Batches().FindKey(ctx, key)
-}
-
-func (s reopenedBatches) Get(ctx context.Context, id string) (batches.Batch, error) {
-	return s.r.reopen().Batches().Get(ctx, id)
-}
-
-func (s reopenedBatches) List(ctx context.Context, owner string) ([]batches.Batch, error) {
-	return s.r.reopen().Batches().List(ctx, owner)
-}
-
-func (s reopenedBatches) All(ctx context.Context) ([]batches.Batch, error) {
-	return s.r.reopen().Batches().All(ctx)
-}
-
-func (s reopenedBatches) Update(ctx context.Context, id string, fn func(*batches.Batch) error) (batches.Batch, error) {
-	return s.r.s.Batches().Update(ctx, id, fn)
-}
-
-func (s reopenedBatches) Delete(ctx context.Context, id string) error {
-	return s.r.s.Batches().Delete(ctx, id)
-}
-
-// reopenedSecrets reads what an earlier opening has stored.
-type reopenedSecrets struct{ r *reopeningStore }
-
-func (s reopenedSecrets) Create(ctx context.Context, v secrets.Secret) error {
-	return s.r.s.Secrets().Create(ctx, v)
-}
-
-func (s reopenedSecrets) CreateKeyed(ctx context.Context, v secrets.Secret, r idempotency.Record) error {
-	return s.r.s.Secrets().CreateKeyed(ctx, v, r)
-}
-
-func (s reopenedSecrets) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
-	return s.r.reopen().Secrets().FindKey(ctx, key)
-}
-
-func (s reopenedSecrets) Get(ctx context.Context, id string) (secrets.Secret, error) {
-	return s.r.reopen().Secrets().Get(ctx, id)
-}
-
-func (s reopenedSecrets) List(ctx context.Context, owner string) ([]secrets.Secret, error) {
-	return s.r.reopen().Secrets().List(ctx, owner)
-}
-
-func (s reopenedSecrets) All(ctx context.Context) ([]secrets.Secret, error) {
-	return s.r.reopen().Secrets().All(ctx)
-}
-
-func (s reopenedSecrets) Update(ctx context.Context, id string, fn func(*secrets.Secret) error) (secrets.Secret, error) {
-	return s.r.s.Secrets().Update(ctx, id, fn)
-}
-
-func (s reopenedSecrets) Delete(ctx context.Context, id string) error {
-	return s.r.s.Secrets().Delete(ctx, id)
+func (s reopenedRecords[T]) Delete(ctx context.Context, id string) error {
+	return s.of(s.r.s).Delete(ctx, id)
 }
 
 type reopenedBilling struct{ r *reopeningStore }

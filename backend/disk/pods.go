@@ -2,13 +2,17 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem/idempotency"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // Pods is a pods.PodStore.
@@ -189,6 +193,83 @@ func (s *Pods) create(ctx context.Context, p *pods.Pod, keys ...idempotency.Reco
 			return p.Clone(), nil
 		})
 	})
+}
+
+// CreateAll implements pods.PodStore.
+func (s *Pods) CreateAll(ctx context.Context, list []*pods.Pod, r *idempotency.Record) error {
+	var keys []idempotency.Record
+	if r != nil {
+		keys = append(keys, *r)
+	}
+	err := s.s.create(ctx, keys, func(e *engine, w *keyedWrite) error {
+		if err := e.mayCreate(pods.HoldingOf(list).User); err != nil {
+			return err
+		}
+		return e.pods.addAll(e, w, list)
+	})
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(list))
+	for i, p := range list {
+		ids[i] = p.ID
+	}
+	s.s.podHub.Notify(ids)
+	return nil
+}
+
+// addAll adds pods in one commit.
+func (t *podTable) addAll(e *engine, w *keyedWrite, list []*pods.Pod) error {
+	changes := make([]change[pods.Pod], len(list))
+	for i, p := range list {
+		c := change[pods.Pod]{key: textKey(keyPod, p.ID), v: p.Clone()}
+		var err error
+		if c.value, err = encodePod(e.seals, c.key, c.v); err != nil {
+			return err
+		}
+		changes[i] = c
+	}
+	busy := make(chan struct{})
+	if err := t.reserveAll(list, busy); err != nil {
+		return err
+	}
+	return e.commit(func(b *pebble.Batch) {
+		w.write(b)
+		for _, c := range changes {
+			put(b, c.key, c.value)
+		}
+	}, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, c := range changes {
+			r := t.rows[c.v.ID]
+			r.v, r.busy = c.v, nil
+			t.publish(nil, c.v)
+		}
+		close(busy)
+	})
+}
+
+// reserveAll makes the records of new pods busy, and reserves what the pods claim and hold.
+func (t *podTable) reserveAll(list []*pods.Pod, busy chan struct{}) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range list {
+		if t.rows[p.ID] != nil {
+			return pods.ErrExists
+		}
+	}
+	held := pods.HoldingOf(list)
+	if err := t.tally.Move(budget.Holding{}, held); err != nil {
+		return err
+	}
+	if err := t.claims.reserve(nil, pods.ClaimsOf(list)); err != nil {
+		return errors.Join(err, t.tally.Move(held, budget.Holding{}))
+	}
+	for _, p := range list {
+		t.rows[p.ID] = &row[pods.Pod]{busy: busy}
+	}
+	return nil
 }
 
 // FindKey implements pods.PodStore.

@@ -169,14 +169,25 @@ func (e *engine) chunk(v *view, n uint32) ([]byte, error) {
 }
 
 // Stats implements serverless.JobQueue.
-func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+func (q *Jobs) Stats(_ context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
 	e, err := q.s.engine()
 	if err != nil {
 		return queue.Stats{}, err
 	}
 	e.jobs.mu.Lock()
 	defer e.jobs.mu.Unlock()
-	return e.jobs.x.Stats(endpoint, rules), nil
+	return e.jobs.x.Stats(endpoint, rules, now), nil
+}
+
+// HeldBy implements queue.RateHolder.
+func (q *Jobs) HeldBy(_ context.Context, now queue.Instant, endpoint, owner, key string, rules *queue.Rules) (queue.Held, error) {
+	e, err := q.s.engine()
+	if err != nil {
+		return queue.Held{}, err
+	}
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return e.jobs.x.HeldBy(now, endpoint, owner, key, rules), nil
 }
 
 // listStep is how many jobs List reads while it holds the lock.

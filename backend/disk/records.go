@@ -2,6 +2,8 @@ package disk
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/podyard/podyard/internal/records"
 	"github.com/podyard/podyard/pods/accounts"
@@ -10,10 +12,11 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store or batches.Store, after
+// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store, batches.Store or joblog.Store, after
 // its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
@@ -27,12 +30,13 @@ var (
 	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
+	_ joblog.Store    = (*Records[joblog.Log])(nil)
 	_ templates.Store = (*Templates)(nil)
 )
 
 func newRecords[T any](s *Store, kind byte, of func(*engine) *table[T], k records.Kind[T]) *Records[T] {
 	return &Records[T]{k: k, o: owned[T]{
-		s: s, kind: kind, of: of, clone: k.Clone, order: k.Order, notFound: k.NotFound, exists: k.Exists,
+		s: s, kind: kind, of: of, clone: func(v T) T { return *k.Clone(&v) }, order: k.Order, notFound: k.NotFound, exists: k.Exists,
 	}}
 }
 
@@ -65,6 +69,31 @@ func (s *Store) Schedules() *Records[schedules.Schedule] {
 // Batches returns the store of batches. The requests of a batch are jobs of the queue.
 func (s *Store) Batches() *Records[batches.Batch] {
 	return newRecords(s, keyBatch, func(e *engine) *table[batches.Batch] { return &e.batches }, records.Batches())
+}
+
+// JobLogs returns the store of what jobs print. The lines are only on disk.
+func (s *Store) JobLogs() *Records[joblog.Log] {
+	all := newRecords(s, keyJobLog, func(e *engine) *table[joblog.Log] { return &e.jobLogs }, records.JobLogs())
+	all.o.encode, all.o.kept, all.o.whole = encodeJobLog, joblog.Log.Listed, decodeJSON[joblog.Log]
+	return all
+}
+
+func encodeJobLog(_ sealer, _ []byte, v *joblog.Log) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("disk: encode the log of %q: %w", v.ID, err)
+	}
+	return b, nil
+}
+
+// listedJobLog returns what of a log stays in memory.
+func listedJobLog(e *engine, key, value []byte) (*joblog.Log, error) {
+	l, err := decodeJSON[joblog.Log](e, key, value)
+	if err != nil {
+		return nil, err
+	}
+	l.Lines = nil
+	return l, nil
 }
 
 // Create adds v, or returns the ErrExists of its package.

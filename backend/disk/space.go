@@ -200,6 +200,9 @@ func (s *Store) Ready() error {
 	return s.space.check(0, newWork)
 }
 
+// Short reports whether the store refuses new work because the disk has too little free space.
+func (s *Store) Short() bool { return s.Err() == nil && s.space.check(0, newWork) != nil }
+
 // Warning says that the disk is nearly full: those who keep most are refused, and soon everybody.
 // It is empty while there is room.
 func (s *Store) Warning() string {

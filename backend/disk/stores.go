@@ -12,8 +12,8 @@ func (s *Store) Stores() stores.Set {
 	return stores.Set{
 		Pods: s.Pods(), Registries: s.Registries(), Volumes: s.Volumes(), Templates: s.Templates(),
 		SSHKeys: s.SSHKeys(), Secrets: s.Secrets(), Accounts: s.Accounts(), Billing: s.Billing(),
-		Endpoints: s.Endpoints(), Jobs: s.Jobs(), Schedules: s.Schedules(), Batches: s.Batches(),
+		Endpoints: s.Endpoints(), Jobs: s.Jobs(), Schedules: s.Schedules(), Batches: s.Batches(), JobLogs: s.JobLogs(),
 		Counters: []budget.Counter{s},
-		Run:      s.Run, Ready: s.Ready, Warning: s.Warning, Close: s.Close,
+		Run:      s.Run, Ready: s.Ready, Warning: s.Warning, Short: s.Short, Close: s.Close,
 	}
 }

@@ -103,9 +103,6 @@ type Options struct {
 	// LogSize is how many bytes of output the engine keeps of one container, as the engine
 	// counts them. It keeps the latest. Default 100 MiB; at least 1 MiB.
 	LogSize int64
-	// Grace is the time between the stop signal and SIGKILL for a container that is
-	// replaced. Default 1 s.
-	Grace time.Duration
 	// Resync is the interval at which all containers are listed, in case an event was
 	// missed. Default 30 s.
 	Resync time.Duration
@@ -145,9 +142,6 @@ func (o *Options) withDefaults() Options {
 	}
 	if d.DiskFree == 0 {
 		d.DiskFree = 10
-	}
-	if d.Grace <= 0 {
-		d.Grace = time.Second
 	}
 	if d.diskCheck <= 0 {
 		d.diskCheck = 10 * time.Second

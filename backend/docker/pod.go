@@ -84,7 +84,7 @@ func (p *pod) ensure(s pods.Spec) error {
 	}
 	p.startInterrupted = false
 	p.cancelStartLocked()
-	p.shortenGraceLocked(podhost.Grace(&s, p.r.opts.Grace))
+	p.shortenGraceLocked(podhost.Grace(&s, defaultGrace))
 	halted := make(chan struct{})
 	p.startCancel = halted
 	p.setLocked(pods.ContainerState{PodID: s.PodID, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling, At: time.Now()})
@@ -182,6 +182,9 @@ func (p *pod) clearInterrupted() {
 	defer p.mu.Unlock()
 	p.startInterrupted = false
 }
+
+// defaultGrace is between the stop signal and SIGKILL for a container that is replaced.
+const defaultGrace = time.Second
 
 // shortenGrace makes a wait for the container's end last at most grace from now.
 func (p *pod) shortenGrace(grace time.Duration) {

@@ -109,7 +109,7 @@ func (p *pod) clearPrevious(ctx context.Context, c *container.InspectResponse, s
 		return nil, nil
 	}
 	if c.State.Running {
-		if err := p.terminate(ctx, c, podhost.Grace(s, p.r.opts.Grace)); err != nil {
+		if err := p.terminate(ctx, c, podhost.Grace(s, defaultGrace)); err != nil {
 			return nil, err
 		}
 	}

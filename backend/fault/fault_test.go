@@ -34,6 +34,8 @@ import (
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/batches/batchestest"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
+	"github.com/podyard/podyard/serverless/joblog/joblogtest"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/schedules/schedulestest"
@@ -63,6 +65,9 @@ func TestWithoutRulesNothingFails(t *testing.T) {
 	})
 	t.Run("Batches", func(t *testing.T) {
 		batchestest.TestStore(t, func(*testing.T) batches.Store { return fault.Batches(memory.NewBatches(), p) })
+	})
+	t.Run("JobLogs", func(t *testing.T) {
+		joblogtest.TestStore(t, func(*testing.T) joblog.Store { return fault.JobLogs(memory.NewJobLogs(), p) })
 	})
 	t.Run("Accounts", func(t *testing.T) {
 		accountstest.TestStore(t, func(*testing.T) accounts.Store { return fault.Accounts(memory.NewAccounts(), p) })

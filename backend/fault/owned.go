@@ -13,6 +13,7 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
@@ -46,6 +47,11 @@ type BatchStore struct {
 	records[batches.Batch, batches.Store]
 }
 
+// A JobLogStore is a joblog.Store whose calls fail by a plan.
+type JobLogStore struct {
+	records[joblog.Log, joblog.Store]
+}
+
 // An SSHKeyStore is an sshkeys.Store whose calls fail by a plan.
 type SSHKeyStore struct {
 	s sshkeys.Store
@@ -65,6 +71,7 @@ var (
 	_ secrets.Store   = (*SecretStore)(nil)
 	_ schedules.Store = (*ScheduleStore)(nil)
 	_ batches.Store   = (*BatchStore)(nil)
+	_ joblog.Store    = (*JobLogStore)(nil)
 	_ sshkeys.Store   = (*SSHKeyStore)(nil)
 	_ billing.Store   = (*BillingStore)(nil)
 )
@@ -99,6 +106,11 @@ func Batches(s batches.Store, p *Plan) *BatchStore {
 	return &BatchStore{records[batches.Batch, batches.Store]{s, p, "batches."}}
 }
 
+// JobLogs wraps a store of what jobs print.
+func JobLogs(s joblog.Store, p *Plan) *JobLogStore {
+	return &JobLogStore{records[joblog.Log, joblog.Store]{s, p, "jobLogs."}}
+}
+
 // SSHKeys wraps a store of SSH keys.
 func SSHKeys(s sshkeys.Store, p *Plan) *SSHKeyStore { return &SSHKeyStore{s, p} }
 
@@ -106,19 +118,10 @@ func SSHKeys(s sshkeys.Store, p *Plan) *SSHKeyStore { return &SSHKeyStore{s, p} 
 func Billing(s billing.Store, p *Plan) *BillingStore { return &BillingStore{s, p} }
 
 // records has the calls that all stores of records share.
-type records[R any, S recordStore[R]] struct {
+type records[R any, S idempotency.Records[R]] struct {
 	s    S
 	p    *Plan
 	kind string // prefix of the names of calls
-}
-
-type recordStore[R any] interface {
-	idempotency.Store[R]
-	Get(ctx context.Context, id string) (R, error)
-	List(ctx context.Context, owner string) ([]R, error)
-	All(ctx context.Context) ([]R, error)
-	Update(ctx context.Context, id string, fn func(*R) error) (R, error)
-	Delete(ctx context.Context, id string) error
 }
 
 // Unwrap returns the wrapped store.

@@ -63,6 +63,11 @@ func (f *PodStore) CreateKeyed(ctx context.Context, p *pods.Pod, k idempotency.R
 	return run(ctx, f.p, "pods.Create", func() error { return f.s.CreateKeyed(ctx, p, k) })
 }
 
+// CreateAll implements pods.PodStore. The name of the call is pods.Create.
+func (f *PodStore) CreateAll(ctx context.Context, list []*pods.Pod, k *idempotency.Record) error {
+	return run(ctx, f.p, "pods.Create", func() error { return f.s.CreateAll(ctx, list, k) })
+}
+
 // FindKey implements idempotency.Finder.
 func (f *PodStore) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
 	return do(ctx, f.p, "pods.FindKey", func() (idempotency.Record, error) { return f.s.FindKey(ctx, key) })

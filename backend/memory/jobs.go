@@ -177,6 +177,7 @@ const eventEffects = queue.EvReady | queue.EvDone | queue.EvStop | queue.EvChunk
 // It makes no events if nobody watches: a watcher that starts later reads the job as the move left
 // it.
 func (q *Jobs) move(now queue.Instant, i uint32, op *queue.Op, s *queue.State, evs []queue.Event) (queue.Effect, []queue.Event, error) {
+	q.x.Tell(now)
 	q.x.Read(i, s)
 	worker := s.Worker
 	eff, err := s.Apply(now, op)
@@ -228,6 +229,9 @@ func (q *Jobs) applyEffect(now queue.Instant, i uint32, s *queue.State, eff queu
 		q.outbox.dropInput(q.x.Ref(i), s)
 	}
 	q.x.Commit(i, s, eff)
+	if eff&queue.HoldKey != 0 {
+		q.x.HoldKey(i, op.HoldUntil(now), jobindex.HoldTag{})
+	}
 	if eff&queue.PutOutbox != 0 {
 		q.addDelivery(q.job(i), now)
 	}

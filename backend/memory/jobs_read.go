@@ -49,10 +49,17 @@ func (q *Jobs) Chunks(_ context.Context, now queue.Instant, id queue.Ref, maxByt
 }
 
 // Stats implements queue.JobQueue.
-func (q *Jobs) Stats(_ context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
+func (q *Jobs) Stats(_ context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (queue.Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.x.Stats(endpoint, rules), nil
+	return q.x.Stats(endpoint, rules, now), nil
+}
+
+// HeldBy implements queue.RateHolder.
+func (q *Jobs) HeldBy(_ context.Context, now queue.Instant, endpoint, owner, key string, rules *queue.Rules) (queue.Held, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.x.HeldBy(now, endpoint, owner, key, rules), nil
 }
 
 // listStep is the most jobs that List examines under one lock.

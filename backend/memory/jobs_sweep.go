@@ -23,6 +23,7 @@ func (q *Jobs) Expire(_ context.Context, now queue.Instant, limit int) (queue.In
 			q.x.Rearm(i)
 		}
 	}
+	q.x.EndHolds(now)
 	for _, ref := range q.dead.Due(now, limit) {
 		q.dead.Remove(ref)
 	}

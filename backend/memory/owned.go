@@ -23,7 +23,7 @@ type owned[T any] struct {
 type ownedRow[T any] struct {
 	ID    string
 	Owner string
-	Value T
+	Value *T
 }
 
 const ownedTable = "owned"
@@ -55,7 +55,7 @@ func (s *owned[T]) create(v T) error {
 	if err := s.Move(budget.Holding{}, s.Holding(&v)); err != nil {
 		return err
 	}
-	if err := txn.Insert(ownedTable, &ownedRow[T]{id, s.Owner(&v), s.Clone(v)}); err != nil {
+	if err := txn.Insert(ownedTable, &ownedRow[T]{id, s.Owner(&v), s.Clone(&v)}); err != nil {
 		return fmt.Errorf("memory: insert %q: %w", id, err)
 	}
 	txn.Commit()
@@ -73,12 +73,21 @@ func (s *owned[T]) find(txn *memdb.Txn, id string) (*ownedRow[T], error) {
 	return v.(*ownedRow[T]), nil
 }
 
-func (s *owned[T]) get(id string) (v T, err error) {
+func (s *owned[T]) get(id string) (*T, error) {
 	row, err := s.find(s.db.Txn(false), id)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
 	return s.Clone(row.Value), nil
+}
+
+// value returns what v points to, for a store whose records are values.
+func value[T any](v *T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return *v, nil
 }
 
 // list returns the records of owner, in order.
@@ -95,7 +104,7 @@ func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list 
 		return nil, fmt.Errorf("memory: list: %w", err)
 	}
 	for v := it.Next(); v != nil; v = it.Next() {
-		if row := v.(*ownedRow[T]); keep(&row.Value) {
+		if row := v.(*ownedRow[T]); keep(row.Value) {
 			list = append(list, s.listed(row.Value))
 		}
 	}
@@ -104,29 +113,30 @@ func (s *owned[T]) collect(keep func(*T) bool, index string, args ...any) (list 
 }
 
 // listed returns what lists have of a record.
-func (s *owned[T]) listed(v T) T {
+func (s *owned[T]) listed(v *T) T {
 	if s.Listed != nil {
-		v = s.Listed(v)
+		part := s.Listed(*v)
+		v = &part
 	}
-	return s.Clone(v)
+	return *s.Clone(v)
 }
 
-func (s *owned[T]) update(id string, fn func(*T) error) (v T, err error) {
+func (s *owned[T]) update(id string, fn func(*T) error) (*T, error) {
 	txn := s.db.Txn(true)
 	defer txn.Abort()
 	row, err := s.find(txn, id)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
 	changed := s.Clone(row.Value)
-	if err := fn(&changed); err != nil {
-		return v, err
+	if err := fn(changed); err != nil {
+		return nil, err
 	}
-	if err := s.Move(s.Holding(&row.Value), s.Holding(&changed)); err != nil {
-		return v, err
+	if err := s.Move(s.Holding(row.Value), s.Holding(changed)); err != nil {
+		return nil, err
 	}
 	if err := txn.Insert(ownedTable, &ownedRow[T]{row.ID, row.Owner, s.Clone(changed)}); err != nil {
-		return v, fmt.Errorf("memory: update %q: %w", id, err)
+		return nil, fmt.Errorf("memory: update %q: %w", id, err)
 	}
 	txn.Commit()
 	return changed, nil
@@ -143,5 +153,5 @@ func (s *owned[T]) delete(id string) error {
 		return fmt.Errorf("memory: delete %q: %w", id, err)
 	}
 	txn.Commit()
-	return s.Move(s.Holding(&row.Value), budget.Holding{})
+	return s.Move(s.Holding(row.Value), budget.Holding{})
 }

@@ -42,35 +42,55 @@ func NewPods() *Pods {
 
 // Create implements pods.PodStore.
 func (s *Pods) Create(ctx context.Context, p *pods.Pod) error {
-	return s.done("create", p.ID, s.create(ctx, p))
+	return s.done("create", s.create(ctx, p), p.ID)
 }
 
 // CreateKeyed implements pods.PodStore.
 func (s *Pods) CreateKeyed(ctx context.Context, p *pods.Pod, r idempotency.Record) error {
 	err := s.addKeyed(func() error { return s.create(ctx, p) }, r)
-	return s.done("create", p.ID, err)
+	return s.done("create", err, p.ID)
 }
 
-func (s *Pods) create(ctx context.Context, p *pods.Pod) error {
+// CreateAll implements pods.PodStore.
+func (s *Pods) CreateAll(ctx context.Context, list []*pods.Pod, r *idempotency.Record) error {
+	var records []idempotency.Record
+	if r != nil {
+		records = append(records, *r)
+	}
+	ids := make([]string, len(list))
+	for i, p := range list {
+		ids[i] = p.ID
+	}
+	err := s.addKeyed(func() error { return s.create(ctx, list...) }, records...)
+	return s.done("create", err, ids...)
+}
+
+func (s *Pods) create(ctx context.Context, list ...*pods.Pod) error {
 	return s.write(ctx, func(txn *memdb.Txn) error {
-		old, err := txn.First(podTable, "id", p.ID)
-		if err != nil {
+		for _, p := range list {
+			if err := podInsert(txn, p); err != nil {
+				return err
+			}
+		}
+		if err := podClaim(txn, nil, pods.ClaimsOf(list)); err != nil {
 			return err
 		}
-		if old != nil {
-			return pods.ErrExists
-		}
-		if err := podClaim(txn, nil, p.Placement.Claims); err != nil {
-			return err
-		}
-		if err := s.tally.Move(budget.Holding{}, p.Holding()); err != nil {
-			return err
-		}
-		if err := txn.Insert(podOwnedTable, podOwnedOf(p)); err != nil {
-			return err
-		}
-		return txn.Insert(podTable, p.Clone())
+		return s.tally.Move(budget.Holding{}, pods.HoldingOf(list))
 	})
+}
+
+func podInsert(txn *memdb.Txn, p *pods.Pod) error {
+	old, err := txn.First(podTable, "id", p.ID)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		return pods.ErrExists
+	}
+	if err := txn.Insert(podOwnedTable, podOwnedOf(p)); err != nil {
+		return err
+	}
+	return txn.Insert(podTable, p.Clone())
 }
 
 // Get implements pods.PodStore.
@@ -163,7 +183,7 @@ func (s *Pods) Update(ctx context.Context, id string, fn func(*pods.Pod) error) 
 		}
 		return txn.Insert(podTable, p.Clone())
 	})
-	if err := s.done("update", id, err); err != nil {
+	if err := s.done("update", err, id); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -192,7 +212,7 @@ func (s *Pods) Delete(ctx context.Context, id string, fn func(*pods.Pod) error) 
 		}
 		return txn.Delete(podTable, old)
 	})
-	return s.done("delete", id, err)
+	return s.done("delete", err, id)
 }
 
 // Claimed implements pods.PodStore.
@@ -238,15 +258,15 @@ func (s *Pods) write(ctx context.Context, fn func(*memdb.Txn) error) error {
 }
 
 // done notifies the watchers of a successful change, or returns its error.
-func (s *Pods) done(what, id string, err error) error {
+func (s *Pods) done(what string, err error, ids ...string) error {
 	if err != nil {
-		return podError(what, id, err)
+		return podError(what, ids[0], err)
 	}
-	s.notify(id)
+	s.notify(ids...)
 	return nil
 }
 
-func (s *Pods) notify(id string) {
+func (s *Pods) notify(ids ...string) {
 	s.mu.Lock()
 	list := make([]*podWatcher, 0, len(s.watchers))
 	for w := range s.watchers {
@@ -254,7 +274,7 @@ func (s *Pods) notify(id string) {
 	}
 	s.mu.Unlock()
 	for _, w := range list {
-		w.f([]string{id})
+		w.f(slices.Clone(ids))
 	}
 }
 

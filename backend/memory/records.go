@@ -11,10 +11,11 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store or batches.Store, after
+// Records is an accounts.Store, volumes.Store, secrets.Store, schedules.Store, batches.Store or joblog.Store, after
 // its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
@@ -30,6 +31,7 @@ var (
 	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
+	_ joblog.Store    = (*Records[joblog.Log])(nil)
 	_ templates.Store = (*Templates)(nil)
 )
 
@@ -53,6 +55,9 @@ func NewSchedules() *Records[schedules.Schedule] { return newRecords(records.Sch
 // NewBatches returns an empty batches.Store.
 func NewBatches() *Records[batches.Batch] { return newRecords(records.Batches()) }
 
+// NewJobLogs returns an empty joblog.Store.
+func NewJobLogs() *Records[joblog.Log] { return newRecords(records.JobLogs()) }
+
 // Create adds v, or returns the ErrExists of its package.
 func (s *Records[T]) Create(_ context.Context, v T) error { return s.changed(s.t.create(v)) }
 
@@ -62,7 +67,7 @@ func (s *Records[T]) CreateKeyed(_ context.Context, v T, r idempotency.Record) e
 }
 
 // Get returns the record of id, or the ErrNotFound of its package.
-func (s *Records[T]) Get(_ context.Context, id string) (T, error) { return s.t.get(id) }
+func (s *Records[T]) Get(_ context.Context, id string) (T, error) { return value(s.t.get(id)) }
 
 // List returns the records of owner, by Created and then ID.
 func (s *Records[T]) List(_ context.Context, owner string) ([]T, error) { return s.t.list(owner) }
@@ -75,7 +80,7 @@ func (s *Records[T]) All(context.Context) ([]T, error) {
 // Update stores what fn leaves and returns it, or returns the ErrNotFound of its package or the
 // error of fn, and then nothing was changed. fn runs once, while no other record can be changed.
 func (s *Records[T]) Update(_ context.Context, id string, fn func(*T) error) (T, error) {
-	v, err := s.t.update(id, fn)
+	v, err := value(s.t.update(id, fn))
 	return v, s.changed(err)
 }
 

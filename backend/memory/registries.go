@@ -29,7 +29,7 @@ func NewRegistries() *Registries {
 	t := newOwned(records.Kind[registry]{
 		ID:       func(r *registry) string { return r.ID },
 		Owner:    func(r *registry) string { return r.Owner },
-		Clone:    func(r registry) registry { return r },
+		Clone:    func(r *registry) *registry { c := *r; return &c },
 		Order:    func(a, b registry) int { return registries.Compare(a.Registry, b.Registry) },
 		Holding:  func(r *registry) budget.Holding { return r.Holding() },
 		NotFound: registries.ErrNotFound, Exists: registries.ErrExists,
@@ -49,7 +49,7 @@ func (s *Registries) CreateKeyed(ctx context.Context, r registries.Registry, c r
 
 // Get implements registries.Store.
 func (s *Registries) Get(_ context.Context, id string) (registries.Registry, registries.Credential, error) {
-	r, err := s.t.get(id)
+	r, err := value(s.t.get(id))
 	return r.Registry, r.credential, err
 }
 

@@ -17,11 +17,11 @@ var _ stores.Store = (*Store)(nil)
 // New returns empty stores.
 func New() *Store {
 	p, r, v, t, k, a := NewPods(), NewRegistries(), NewVolumes(), NewTemplates(), NewSSHKeys(), NewAccounts()
-	e, j, s, b, w := NewEndpoints(), NewJobs(), NewSchedules(), NewBatches(), NewSecrets()
+	e, j, s, b, w, l := NewEndpoints(), NewJobs(), NewSchedules(), NewBatches(), NewSecrets(), NewJobLogs()
 	store := &Store{set: stores.Set{
 		Pods: p, Registries: r, Volumes: v, Templates: t, SSHKeys: k, Secrets: w, Accounts: a, Billing: NewBilling(),
-		Endpoints: e, Jobs: j, Schedules: s, Batches: b,
-		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b, w},
+		Endpoints: e, Jobs: j, Schedules: s, Batches: b, JobLogs: l,
+		Counters: []budget.Counter{p, r, v, t, k, a, e, j, s, b, w, l},
 	}}
 	store.set.Run, store.set.Ready, store.set.Close = store.Run, store.Ready, store.Close
 	return store

@@ -3,6 +3,7 @@ package podfleet_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,15 @@ func TestCrashingEndpointsLeaveRoomForHealthyOnes(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		add("healthy", "img") // on a host that is full of workers that will crash
+		job, err := s.Submit(t.Context(), "alice", "healthy", serverless.Request{Input: []byte("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		why, err := s.Why(t.Context(), "alice", job.Ref)
+		if err != nil || !strings.Contains(why, "the room is held by 0 workers of this endpoint, 4 workers of other endpoints and 0 pods") {
+			t.Errorf("Why = %q, %v, want who has the room", why, err)
+		}
 		for !hasWorker(t, f, "healthy") && time.Since(began) < 10*life {
 			time.Sleep(100 * time.Millisecond)
 		}

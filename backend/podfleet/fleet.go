@@ -88,6 +88,7 @@ var (
 	_ fleet.WorkerLogs  = (*Fleet)(nil)
 	_ fleet.WorkerPorts = (*Fleet)(nil)
 	_ fleet.Bound       = (*Fleet)(nil)
+	_ fleet.RoomHolders = (*Fleet)(nil)
 
 	_ endpoints.Admission = (*Fleet)(nil)
 )

@@ -213,3 +213,25 @@ func rank(list []string, dataCenter string) int {
 	}
 	return len(list)
 }
+
+// RoomHolders implements fleet.RoomHolders.
+func (f *Fleet) RoomHolders(ctx context.Context) (workers map[string]int, n int, err error) {
+	workers = map[string]int{}
+	for r, err := range f.store.Reservations(ctx) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("podfleet: list reservations: %w", err)
+		}
+		if endpoint, _, ok := parsePodID(r.Holder); ok {
+			workers[endpoint]++
+		}
+	}
+	for p, err := range f.store.List(ctx, pods.Filter{}) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("podfleet: list pods: %w", err)
+		}
+		if len(p.Placement.Claims) > 0 {
+			n++
+		}
+	}
+	return workers, n, nil
+}

@@ -24,7 +24,7 @@ var _ budget.Counter = (*Store)(nil)
 // countedTables are the tables of records, and the queue.
 func (s *Store) countedTables() []counted {
 	return []counted{
-		&s.pods.r, &s.Endpoints().r, &s.Registries().r, &s.Volumes().r, &s.Templates().r, &s.Accounts().r, &s.Secrets().r, &s.Schedules().r, &s.Batches().r,
+		&s.pods.r, &s.Endpoints().r, &s.Registries().r, &s.Volumes().r, &s.Templates().r, &s.Accounts().r, &s.Secrets().r, &s.Schedules().r, &s.Batches().r, &s.JobLogs().r,
 		s.SSHKeys(), s.jobs,
 	}
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"sync/atomic"
@@ -22,18 +21,8 @@ var _ endpoints.Store = (*Endpoints)(nil)
 // Endpoints returns the store of endpoints.
 func (s *Store) Endpoints() *Endpoints {
 	return &Endpoints{keyFinder{s}, recordTable[endpoints.Endpoint]{
-		Kind: records.Kind[endpoints.Endpoint]{
-			ID:    func(v *endpoints.Endpoint) string { return v.ID },
-			Owner: func(v *endpoints.Endpoint) string { return v.Owner },
-			Clone: func(v endpoints.Endpoint) endpoints.Endpoint { return *v.Clone() },
-			Order: func(a, b endpoints.Endpoint) int {
-				return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-			},
-			NotFound: endpoints.ErrNotFound,
-			Exists:   endpoints.ErrExists,
-			Holding:  (*endpoints.Endpoint).Holding,
-		},
-		s: s, table: "endpoints", sized: true, last: new(atomic.Pointer[map[string]decoded[endpoints.Endpoint]]),
+		Kind: records.Endpoints(),
+		s:    s, table: "endpoints", sized: true, last: new(atomic.Pointer[map[string]decoded[endpoints.Endpoint]]),
 	}}
 }
 

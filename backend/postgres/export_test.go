@@ -75,7 +75,7 @@ func plans() map[string]Plan {
 		"list ids":    {sqlListIDs, 2, []string{"jobs_pkey"}, false},
 		"running":     {sqlListRunning, 1, []string{"job_running_pkey", "jobs_pkey"}, false},
 		"heads":       {sqlHeads, 2, []string{"job_ready_pkey"}, false},
-		"counts":      {sqlCounts, 1, []string{"job_counters_pkey"}, false},
+		"counts":      {sqlCounts, 2, []string{"job_counters_pkey"}, false},
 		"claimed": planOf([]string{"jobs_pkey", "job_ready_pkey", "job_bodies_pkey"},
 			sqlUpdate, 10, sqlUnready, 6, sqlRunning, 8, sqlArm, 3, sqlCount, 11, sqlInputs, 1),
 		"finished": planOf([]string{"jobs_pkey", "job_running_pkey"},
@@ -131,7 +131,12 @@ func (q *Jobs) EnqueueTogether(ctx context.Context, calls ...[]queue.Job) (errs 
 }
 
 // Knows reports whether the Store moves a job without reading it first.
-func (q *Jobs) Knows(ref queue.Ref) bool { return q.held.has([]queue.Ref{ref}) }
+func (q *Jobs) Knows(ref queue.Ref) bool {
+	q.held.mu.Lock()
+	defer q.held.mu.Unlock()
+	_, ok := q.held.list[ref]
+	return ok
+}
 
 // Forget has the Store forget a job that it knows.
 func (q *Jobs) Forget(ref queue.Ref) { q.held.forget([]queue.Ref{ref}) }
@@ -158,10 +163,17 @@ func (q *Jobs) ClaimReads(endpoint string, n int, now queue.Instant) map[string]
 	}
 }
 
+// CallersTime returns options with which rates go by the instants of calls.
+func CallersTime(o *Options) *Options {
+	o.sizes.callersTime = true
+	return o
+}
+
 // Tiny returns options with which a Store reads, writes and keeps one to three of everything at once.
 func Tiny(o *Options) *Options {
 	o.sizes = sizes{
-		items: 2, bytes: 100, chosen: 1, chosenOfBytes: 1, news: 1, newsReads: 2, lineDepth: 1, moreOfLine: 2, firstRead: 1, rowLag: 1, dropShare: 1,
+		callersTime: true,
+		items:       2, bytes: 100, chosen: 1, chosenOfBytes: 1, news: 1, newsReads: 2, lineDepth: 1, moreOfLine: 2, firstRead: 1, rowLag: 1, dropShare: 1,
 		held: 2, list: 1, listMost: 3, copyFrom: 3, copyRows: 2, copyAhead: 1, due: 1, dueMost: 3, generation: 2, foldSweeps: 1, looseSweeps: 1, keptEpochs: 1,
 		eventBytes: 1, events: 2,
 	}

@@ -145,7 +145,7 @@ type claimer struct {
 	bytes     int // of the inputs of the claimed jobs
 }
 
-func limited(r *queue.Rules) bool { return r != nil && (r.PerKey > 0 || r.PerUser > 0 || r.Total > 0) }
+func limited(r *queue.Rules) bool { return r != nil && (r.Limited() || r.Rated()) }
 
 // begin locks the endpoints and reads their first lines.
 func (c *claimer) begin(ctx context.Context) error {
@@ -160,7 +160,7 @@ func (c *claimer) begin(ctx context.Context) error {
 				o = newOrder(s.Endpoint, c.q.sizes)
 				c.orders[s.Endpoint] = o
 			}
-			if limited(s.Rules) {
+			if s.Rules != nil {
 				o.rules = *s.Rules
 			}
 		}
@@ -189,6 +189,7 @@ func (c *claimer) begin(ctx context.Context) error {
 		}
 		if !known && o.locked {
 			o.limit(b)
+			o.prepareRates(b, c.q.givenNow(c.calls[0].now))
 		}
 		o.read(b, e.from, n, e.mixed, now)
 	}
@@ -213,6 +214,10 @@ func (c *claimer) readRest(ctx context.Context) error {
 			continue
 		case o.counted && (o.perKey != o.rules.PerKey || o.perUser != o.rules.PerUser):
 			o.limit(b)
+			o.newsLeft = true
+		}
+		if o.rates != ratesText(&o.rules) || o.rated() && o.buckets == nil { // an older row did not say it
+			o.prepareRates(b, c.q.givenNow(c.calls[0].now))
 			o.newsLeft = true
 		}
 	}
@@ -241,10 +246,26 @@ func (c *claimer) readRest(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.readRates(ctx); err != nil {
+		return err
+	}
 	for _, o := range c.orders {
 		o.look()
+		o.takeGiven()
 	}
 	return nil
+}
+
+// readRates reads the buckets of the lines that were read.
+func (c *claimer) readRates(ctx context.Context) error {
+	b := &pgx.Batch{}
+	for _, o := range c.orders {
+		o.readRates(b)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return c.t.send(ctx, b)
 }
 
 // readNumbers adds the query for numbers of turns and of versions of rows to a batch.
@@ -325,7 +346,7 @@ func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o
 		for _, j := range chosen {
 			if !o.mixed && (s.Full(n, c.bytes-before) || c.bytes >= maxBytes) {
 				j.taken = false
-				o.run(j, -1)
+				o.untake(j)
 				continue
 			}
 			if r := o.rows[j.seq]; r != nil {
@@ -337,7 +358,7 @@ func (c *claimer) inOrder(ctx context.Context, call *claimCall, s *queue.Slot, o
 			if j.claimed {
 				n++
 			} else {
-				o.run(j, -1)
+				o.untake(j)
 			}
 		}
 	}
@@ -354,6 +375,9 @@ func (c *claimer) chooseSome(ctx context.Context, call *claimCall, s *queue.Slot
 			b := &pgx.Batch{}
 			o.readWanted(b)
 			if err := c.t.send(ctx, b); err != nil {
+				return nil, err
+			}
+			if err := c.readRates(ctx); err != nil {
 				return nil, err
 			}
 			o.look()
@@ -436,7 +460,7 @@ func (c *claimer) finish(ctx context.Context) error {
 	b := &pgx.Batch{}
 	drop := c.q.claims.Add(1)%c.q.sizes.dropShare == 0
 	for _, o := range c.orders {
-		o.queue(b, o.mixed && drop)
+		o.queue(b, drop)
 	}
 	var inputs merged
 	addIf(&inputs, nums, sqlInputs, nums)

@@ -71,13 +71,6 @@ func (h *heldJobs) put(r *jobRow, s *queue.State, e queue.Effect) {
 	h.list[j.Ref] = jobRow{num: r.num, armed: r.armed, job: queue.Job{Ref: j.Ref, Owner: j.Owner, Key: j.Key, State: *s}}
 }
 
-// has reports whether one of refs is known.
-func (h *heldJobs) has(refs []queue.Ref) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.ContainsFunc(refs, func(ref queue.Ref) bool { _, ok := h.list[ref]; return ok })
-}
-
 // forget is called when nobody knows what became of moves, or somebody else has made one.
 func (h *heldJobs) forget(refs []queue.Ref) {
 	h.mu.Lock()

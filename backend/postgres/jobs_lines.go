@@ -19,7 +19,10 @@ import (
 // changes no row, and the claim that comes to its line reads the jobs and corrects it.
 
 const (
-	sqlLockEndpoints = `SELECT ep, owner, prio, key, mixed, counted, per_key, per_user, floor FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) ORDER BY ep FOR UPDATE`
+	sqlLockEndpoints = `SELECT ep, owner, prio, key, mixed, counted, per_key, per_user, floor, rates FROM podyard.job_endpoints WHERE ep = ANY($1::bytea[]) ORDER BY ep FOR UPDATE`
+
+	// It is read after the lock: a statement that waits for the lock sees what was there before.
+	sqlHolding = `SELECT u.ep FROM unnest($1::bytea[]) u(ep) WHERE EXISTS (SELECT FROM podyard.job_key_holds h WHERE h.ep = u.ep)`
 
 	sqlAddEndpoints = `INSERT INTO podyard.job_endpoints (ep, owner, prio, key) SELECT u.ep, n.owner, n.prio, n.key FROM unnest($1::bytea[]) u(ep),
 	LATERAL (SELECT x.owner, x.prio, x.key FROM podyard.job_news x WHERE x.ep = u.ep AND x.prio >= 0 LIMIT 1) n ON CONFLICT (ep) DO NOTHING`
@@ -310,11 +313,20 @@ func (c *claimer) lockRows(b *pgx.Batch, endpoints []string) {
 		var mixed, counted bool
 		var perKey, perUser int
 		var floor int64
-		_, err := pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &mixed, &counted, &perKey, &perUser, &floor}, func() error {
+		var rates string
+		_, err := pgx.ForEachRow(rows, []any{&ep, &owner, &prio, &key, &mixed, &counted, &perKey, &perUser, &floor, &rates}, func() error {
 			o := c.orders[string(ep)]
-			o.locked, o.orderRow, o.perKey, o.perUser, o.floor = true, orderRow{mixed, counted}, perKey, perUser, floor
+			o.rates, o.locked, o.orderRow, o.perKey, o.perUser, o.floor = rates, true, orderRow{mixed, counted}, perKey, perUser, floor
 			o.was = o.orderRow
 			o.first = lineName{string(owner), string(key), prio}
+			return nil
+		})
+		return err
+	})
+	b.Queue(sqlHolding, byteas(endpoints)).Query(func(rows pgx.Rows) error {
+		var ep []byte
+		_, err := pgx.ForEachRow(rows, []any{&ep}, func() error {
+			c.orders[string(ep)].holding = true
 			return nil
 		})
 		return err
@@ -366,6 +378,12 @@ func (o *order) readNews(b *pgx.Batch, from int64) {
 		_, err := pgx.ForEachRow(rows, c.targets(owner.rest([]any{&runs, &n, &o.newsTo}, &owner.name)...), func() error {
 			total += n
 			w := owner.add(o)
+			if *c.prio == givenBack {
+				o.given = append(o.given, givenStart{w.name, string(c.key), runs, queue.Instant(*c.head)})
+				o.freed = append(o.freed, [2]string{w.name, string(c.key)})
+				w.keyUse(string(c.key)) // its bucket is read
+				return nil
+			}
 			if *c.prio < 0 {
 				if use := w.keyUse(string(c.key)); use != nil {
 					c.addUse(use)
@@ -590,10 +608,11 @@ func (o *order) queue(b *pgx.Batch, drop bool) {
 	queueIf(b, r.place, sqlPutOwners, r.place, r.served, r.turn, r.waiting, r.runs, r.heads, r.turns)
 	r = &addOwners
 	queueIf(b, r.place, sqlAddOwners, ep, r.owner, r.served, r.turn, r.waiting, r.runs, r.heads, r.turns)
+	o.queueRates(b, drop)
 	if o.settle() {
 		b.Queue(sqlPutEndpoint, ep, o.floor, o.mixed)
 	}
-	if drop {
+	if drop && o.mixed {
 		b.Queue(sqlDropLines, ep)
 	}
 }
@@ -625,7 +644,7 @@ func placesText(list []int64) string {
 func (o *order) lags(stored, now int64) bool { return now < stored || now > stored+o.sizes.rowLag }
 
 func (o *order) settleLine(l *orderLine) bool {
-	head, waiting := l.rest(&o.rules)
+	head, waiting := o.rest(l)
 	if !l.place.Valid && head == 0 && l.last == 0 {
 		l.waiting = false
 		return false

@@ -17,7 +17,7 @@ import (
 )
 
 // withoutLines takes back the migration that made lines, and those after it.
-const withoutLines = `DROP TABLE podyard.job_keys, podyard.secrets, podyard.job_lines, podyard.job_owners, podyard.job_news; DROP FUNCTION podyard.tell_added, podyard.tell_began, podyard.tell_ended CASCADE;
+const withoutLines = `DROP TABLE podyard.job_key_holds, podyard.job_logs, podyard.job_rates, podyard.job_keys, podyard.secrets, podyard.job_lines, podyard.job_owners, podyard.job_news; ALTER TABLE podyard.job_endpoints DROP COLUMN rates; DROP FUNCTION podyard.tell_added, podyard.tell_began, podyard.tell_ended CASCADE;
 	ALTER TABLE podyard.job_endpoints DROP COLUMN floor, DROP COLUMN counted, DROP COLUMN per_key, DROP COLUMN per_user;
 	ALTER TABLE podyard.job_running DROP COLUMN counted;
 	CREATE INDEX job_ready_late ON podyard.job_ready ((ep || ''::bytea), owner, prio, key, seq) WHERE late;

@@ -29,6 +29,7 @@ type order struct {
 	ownersTo int64
 	names    map[string]*orderOwner
 
+	orderRates
 	newsTo   int64
 	newsLeft bool
 	freed    [][2]string // owners and keys of which a job has ended
@@ -155,6 +156,10 @@ func (w *orderOwner) keyUse(key string) *orderUse {
 // next returns the job that a slot gets next; nil: there is none, or want is set.
 func (o *order) next(now queue.Instant, s *queue.Slot) *readyJob {
 	o.now, o.slot = now, s
+	if !o.room(rateName{}) {
+		o.want = want{}
+		return nil
+	}
 	for {
 		o.want = want{}
 		j, choice := queue.Choose(o, &o.rules, o.running, now)
@@ -230,7 +235,9 @@ func (o *order) turnOf(w *orderOwner) (turn int64, need want) {
 	return max(w.last, first), need
 }
 
-func (o *order) isFull(w *orderOwner) bool { return o.rules.PerUser > 0 && w.runs >= o.rules.PerUser }
+func (o *order) isFull(w *orderOwner) bool {
+	return o.rules.PerUser > 0 && w.runs >= o.rules.PerUser || !o.room(rateName{what: rateOfOwner, owner: w.name})
+}
 
 // oldest returns the oldest job of a level and its place, or that none is before this place.
 func (o *order) oldest(v *orderLevel) (first *readyJob, at int64, need want) {
@@ -248,7 +255,7 @@ func (o *order) oldest(v *orderLevel) (first *readyJob, at int64, need want) {
 
 // firstOf returns the first job of a line and its place, or that none is before this place.
 func (o *order) firstOf(l *orderLine) (first *readyJob, at int64, need want) {
-	if l.isFull(&o.rules) {
+	if o.isLineFull(l) {
 		return nil, none, want{}
 	}
 	for _, j := range l.jobs {
@@ -270,8 +277,9 @@ func (l *orderLine) after() int64 {
 	return l.head
 }
 
-func (l *orderLine) isFull(r *queue.Rules) bool {
-	return l.use != nil && r.PerKey > 0 && l.use.runs >= r.PerKey
+func (o *order) isLineFull(l *orderLine) bool {
+	limit := o.rules.KeyLimit(l.key)
+	return l.use != nil && limit > 0 && l.use.runs >= limit || !o.room(rateName{rateOfKey, l.owner.name, l.key})
 }
 
 // Oldest implements queue.Heads.
@@ -312,9 +320,16 @@ func (o *order) headOf(j *readyJob) queue.Head[*readyJob] {
 func (o *order) take(j *readyJob, served int64) {
 	j.taken = true
 	o.run(j, 1)
+	o.starts(j.line, false)
 	if served > 0 {
 		j.line.last, j.line.owner.last = served, served
 	}
+}
+
+// untake takes a choice back.
+func (o *order) untake(j *readyJob) {
+	o.run(j, -1)
+	o.starts(j.line, true)
 }
 
 // run counts n more running jobs.
@@ -330,7 +345,7 @@ func (o *order) run(j *readyJob, n int) {
 }
 
 // rest says how the row of a line is left: its first job that nobody has claimed.
-func (l *orderLine) rest(r *queue.Rules) (head int64, waiting bool) {
+func (o *order) rest(l *orderLine) (head int64, waiting bool) {
 	i := slices.IndexFunc(l.jobs, func(j *readyJob) bool { return !j.claimed })
 	switch {
 	case i >= 0:
@@ -338,7 +353,7 @@ func (l *orderLine) rest(r *queue.Rules) (head int64, waiting bool) {
 	case l.more:
 		head = l.after()
 	}
-	return head, head > 0 && !l.isFull(r)
+	return head, head > 0 && !o.isLineFull(l)
 }
 
 // look finds out whether there are several lines, before the first choice.

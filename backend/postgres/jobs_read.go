@@ -47,7 +47,8 @@ const (
 
 	sqlCounts = `SELECT count(*), coalesce(sum(queued), 0)::int8, coalesce(sum(queued_low), 0)::int8, coalesce(sum(delayed), 0)::int8,
 		coalesce(sum(delayed_low), 0)::int8, coalesce(sum(running), 0)::int8, coalesce(sum(completed), 0)::int8,
-		coalesce(sum(failed), 0)::int8, coalesce(sum(retried), 0)::int8, coalesce(max(last_seq), 0)
+		coalesce(sum(failed), 0)::int8, coalesce(sum(retried), 0)::int8, coalesce(max(last_seq), 0),
+		EXISTS (SELECT FROM podyard.job_key_holds h WHERE h.ep = $1 AND h.until > ` + rateNow + `)
 	FROM podyard.job_counters WHERE ep = $1`
 
 	// The ready jobs of each owner and key, all and those without low priority.
@@ -266,21 +267,28 @@ func (q *Jobs) listSteps(ctx context.Context, now queue.Instant, lq queue.ListQu
 }
 
 // Stats implements queue.JobQueue.
-func (q *Jobs) Stats(ctx context.Context, _ queue.Instant, endpoint string, rules *queue.Rules) (s queue.Stats, err error) {
+func (q *Jobs) Stats(ctx context.Context, now queue.Instant, endpoint string, rules *queue.Rules) (s queue.Stats, err error) {
 	var rows, delayedLow int64
+	var holding bool
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, sqlCounts, []byte(endpoint)).Scan(&rows, &s.Queued, &s.QueuedLow, &s.Delayed, &delayedLow,
-			&s.Running, &s.Completed, &s.Failed, &s.Retried, &s.LastSeq)
+		return conn.QueryRow(ctx, sqlCounts, []byte(endpoint), q.givenNow(now)).Scan(&rows, &s.Queued, &s.QueuedLow, &s.Delayed, &delayedLow,
+			&s.Running, &s.Completed, &s.Failed, &s.Retried, &s.LastSeq, &holding)
 	})
 	if err != nil || rows == 0 {
 		return queue.Stats{}, err
 	}
-	o := &inUse{}
+	if rules == nil {
+		rules = &queue.Rules{}
+	}
+	o := &inUse{rates: usedRates{rules: rules, holding: holding}}
 	ready := s.Queued - s.Delayed
 	switch {
-	case rules != nil && rules.Paused:
-	case limited(rules):
-		s.Ready, s.ReadyLow, err = q.readyWithin(ctx, endpoint, o, rules)
+	case rules.Paused:
+	case holding || limited(rules):
+		s.Ready, s.ReadyLow, err = q.readyWithin(ctx, now, endpoint, o, rules)
+		if s.Free = o.rates.free; s.Free > 0 && o.rates.now > 0 && !q.sizes.callersTime {
+			s.Free += now - o.rates.now // it is of the database's clock
+		}
 	default:
 		s.Ready, s.ReadyLow = ready, s.QueuedLow-delayedLow
 	}
@@ -296,6 +304,7 @@ type inUse struct {
 	keys    map[[2]string]int // by owner and key
 	users   map[string]int
 	running int
+	rates   usedRates
 }
 
 // read adds the query for it to a batch.
@@ -315,24 +324,29 @@ func (u *inUse) read(b *pgx.Batch, endpoint string) {
 
 // isFull reports whether an owner, or a key of it, is at a limit.
 func (u *inUse) isFull(r *queue.Rules, owner, key string) bool {
-	return r.PerUser > 0 && u.users[owner] >= r.PerUser || key != "" && r.PerKey > 0 && u.keys[[2]string{owner, key}] >= r.PerKey
+	limit := r.KeyLimit(key)
+	return r.PerUser > 0 && u.users[owner] >= r.PerUser || limit > 0 && u.keys[[2]string{owner, key}] >= limit || u.rates.isFull(owner, key)
 }
 
 // readyWithin returns how many ready jobs the limits allow, all of them and those of low priority.
-func (q *Jobs) readyWithin(ctx context.Context, endpoint string, o *inUse, r *queue.Rules) (ready, low int64, err error) {
+func (q *Jobs) readyWithin(ctx context.Context, now queue.Instant, endpoint string, o *inUse, r *queue.Rules) (ready, low int64, err error) {
 	var all, normal map[string]int
 	err = q.read(ctx, func(conn *pgxpool.Conn) error {
-		*o = inUse{keys: map[[2]string]int{}, users: map[string]int{}}
+		*o = inUse{keys: map[[2]string]int{}, users: map[string]int{}, rates: usedRates{rules: r, holding: o.rates.holding}}
 		all, normal = map[string]int{}, map[string]int{}
 		b := &pgx.Batch{}
 		o.read(b, endpoint)
+		o.rates.read(b, endpoint, q.givenNow(now))
 		b.Queue(sqlReadyCounts, []byte(endpoint)).Query(func(rows pgx.Rows) error {
 			var owner, key []byte
 			var n, m int
 			_, err := pgx.ForEachRow(rows, []any{&owner, &key, &n, &m}, func() error {
 				who, room := string(owner), math.MaxInt
 				if len(key) > 0 {
-					room = left(r.PerKey, o.keys[[2]string{who, string(key)}])
+					room = left(r.KeyLimit(string(key)), o.keys[[2]string{who, string(key)}])
+				}
+				if o.rates.buckets != nil {
+					room = min(room, o.rates.room(rateName{rateOfKey, who, string(key)}, n))
 				}
 				all[who] += min(n, room)
 				normal[who] += min(m, room)
@@ -344,9 +358,16 @@ func (q *Jobs) readyWithin(ctx context.Context, endpoint string, o *inUse, r *qu
 	})
 	within := func(owners map[string]int) (sum int) {
 		for who, n := range owners {
-			sum += min(n, left(r.PerUser, o.users[who]))
+			n = min(n, left(r.PerUser, o.users[who]))
+			if o.rates.buckets != nil {
+				n = o.rates.room(rateName{what: rateOfOwner, owner: who}, n)
+			}
+			sum += n
 		}
-		return min(sum, left(r.Total, o.running))
+		if sum = min(sum, left(r.Total, o.running)); o.rates.buckets != nil {
+			sum = o.rates.room(rateName{}, sum)
+		}
+		return sum
 	}
 	n := within(all)
 	return int64(n), int64(n - within(normal)), err

@@ -26,8 +26,11 @@ const (
 
 	// Each table is read once, and the two are joined by the caller: a join depends on what the planner
 	// knows of tables that have just grown.
-	sqlSurvey = `SELECT ep, sum(queued)::int8, sum(queued_low)::int8, sum(running)::int8 FROM podyard.job_counters
+	sqlSurvey = `SELECT ep, sum(queued)::int8, sum(queued_low)::int8, sum(delayed)::int8, sum(running)::int8 FROM podyard.job_counters
 		GROUP BY ep HAVING sum(queued) > 0 OR sum(running) > 0`
+
+	// The endpoints with holds that have not been dropped yet. Few have any.
+	sqlSurveyHeld = `SELECT DISTINCT ep FROM podyard.job_key_holds`
 
 	// An array has the first seq and when that job was queued.
 	sqlSurveyReady = `SELECT ep, prio, count(*), min(ARRAY[seq, queued]) FROM (
@@ -86,6 +89,7 @@ func (q *Jobs) Survey(ctx context.Context) (map[string]queue.Summary, error) {
 		b := &pgx.Batch{}
 		b.Queue(sqlSurvey).Query(v.counters)
 		b.Queue(sqlSurveyReady, maxSurveyed).Query(v.ready)
+		b.Queue(sqlSurveyHeld).Query(v.held)
 		return conn.SendBatch(ctx, b).Close()
 	})
 	return v.sums, err
@@ -99,9 +103,9 @@ type survey struct {
 
 func (v *survey) counters(rows pgx.Rows) error {
 	var ep []byte
-	var queued, low, running int64
-	_, err := pgx.ForEachRow(rows, []any{&ep, &queued, &low, &running}, func() error {
-		s := queue.Summary{Running: running}
+	var queued, low, delayed, running int64
+	_, err := pgx.ForEachRow(rows, []any{&ep, &queued, &low, &delayed, &running}, func() error {
+		s := queue.Summary{Delayed: delayed, Running: running}
 		s.Queued[queue.MaxPriority+1], s.Queued[queue.DefaultPriority] = low, queued-low
 		v.sums[string(ep)] = s
 		return nil
@@ -124,6 +128,18 @@ func (v *survey) ready(rows pgx.Rows) error {
 			v.firsts[string(ep)], s.Oldest = first[0], queue.Instant(first[1])
 		}
 		v.sums[string(ep)] = s
+		return nil
+	})
+	return err
+}
+
+func (v *survey) held(rows pgx.Rows) error {
+	var ep []byte
+	_, err := pgx.ForEachRow(rows, []any{&ep}, func() error {
+		if s, ok := v.sums[string(ep)]; ok {
+			s.Held = true
+			v.sums[string(ep)] = s
+		}
 		return nil
 	})
 	return err

@@ -110,12 +110,51 @@ func TestASurveyIsTheSumOfWhatEachEndpointHas(t *testing.T) {
 		must(t, err)
 		n, err := q.Priorities(t.Context(), endpoint)
 		must(t, err)
-		if want := (queue.Summary{Queued: n, Running: st.Running, Oldest: st.Oldest}); sums[endpoint] != want {
+		if want := (queue.Summary{Queued: n, Delayed: st.Delayed, Running: st.Running, Oldest: st.Oldest}); sums[endpoint] != want {
 			t.Errorf("the survey has %+v of %s, want %+v", sums[endpoint], endpoint, want)
 		}
 	}
 	if sums["a"].Queued != [11]int64{2: 1, 9: 1, 10: 1} || sums["b"].Running != 1 || sums["a"].Oldest == 0 {
 		t.Errorf("the survey has %+v", sums)
+	}
+}
+
+// The survey of a service asks for what holds keep from starting, where there are any: such jobs wait for no worker.
+func TestASurveyOfAServiceCountsJobsOfAHeldKeyAsHeld(t *testing.T) {
+	store := openURL(t, postgresql.Database(t))
+	q, eps, now := store.Jobs(), store.Endpoints(), queue.At(time.Now())
+	for _, id := range []string{"e", "other"} {
+		must(t, eps.Create(t.Context(), &serverless.Endpoint{ID: id, Name: id}))
+	}
+	add := func(endpoint, id, key string, delayed bool) queue.Job {
+		j := newJob(id)
+		j.Endpoint, j.Key, j.Submitted, j.Queued, j.Expires = endpoint, key, now, now, now+7_200_000
+		if delayed {
+			j.Delayed, j.Queued = true, now+3_600_000
+		}
+		submit(t, q, j)
+		return j
+	}
+	add("e", "first", "k", false)
+	j := claim(t, q, now, "w", 1, nil)[0]
+	res := make([]queue.Result, 1)
+	must(t, q.Apply(t.Context(), now, []queue.Op{{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: j.Worker, Token: j.Token, Payload: []byte("1"), Hold: time.Hour}}, res))
+	must(t, res[0].Err)
+	add("e", "second", "k", false)
+	add("e", "later", "", true)
+	add("other", "third", "k", false)
+	list, err := serverless.New(q, eps, nil).Survey(t.Context())
+	must(t, err)
+	for i := range list {
+		l := &list[i]
+		got := []int64{l.Ready, l.Delayed, l.Blocked, l.Held, min(int64(l.Oldest), 1)}
+		want := map[string][]int64{"e": {0, 1, 0, 1, 0}, "other": {1, 0, 0, 0, 1}}[l.Endpoint.ID]
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has ready, delayed, blocked and held jobs and Oldest %v, want %v", l.Endpoint.ID, got, want)
+		}
+	}
+	if len(list) != 2 {
+		t.Errorf("the survey has %d endpoints", len(list))
 	}
 }
 

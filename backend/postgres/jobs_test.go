@@ -21,7 +21,7 @@ import (
 
 // Rules that run in a short test too: those in which a database differs most from a memory.
 var quickRules = []string{
-	"AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
+	"ARateIsABucket", "AStartThatNobodyGotIsGivenBack", "AllJobsOrNone", "SeqGrows", "TheOldestFirst", "NotToTheWorkerThatLostIt", "KeysTakeTurns", "PerKey",
 	"DelayedJobsAreReadyInTheOrderOfTheirTimes", "TheLogOfAttempts", "ADrainIsFencedByLease", "ADeliveryOutlivesARetry",
 	"TakenKeyCreatesNothing", "OneEnd", "DeadLettersOfACallHaveItsOrder",
 }
@@ -203,7 +203,7 @@ func newTwoServersWith(t *testing.T, options func(*postgres.Options) *postgres.O
 	t.Helper()
 	q := &twoServers{url: postgresql.Database(t)}
 	for i := range q.stores {
-		s, err := postgres.Open(t.Context(), q.url, options(&postgres.Options{MaxConns: 8, Key: testKey}))
+		s, err := postgres.Open(t.Context(), q.url, postgres.CallersTime(options(&postgres.Options{MaxConns: 8, Key: testKey})))
 		if err != nil {
 			t.Fatal(err)
 		}

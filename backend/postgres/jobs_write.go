@@ -43,6 +43,11 @@ type writes struct {
 	epoch int64
 	slot  int64 // of counters
 
+	keyHolds keyHolds
+	given    struct { // starts that were none
+		ep, owner, key [][]byte
+		started        []int64
+	}
 	update struct {
 		ep, id, state, known         [][]byte
 		seq, armed, gone, knownArmed []int64
@@ -194,6 +199,13 @@ func (w *writes) place(m *move) {
 		w.ready.expires, w.ready.lost = append(w.ready.expires, int64(is.expires)), append(w.ready.lost, []byte(is.lost))
 		w.ready.low = append(w.ready.low, m.after.Flags&queue.LowPriority != 0)
 	}
+	if m.effect&queue.GiveStart != 0 {
+		w.given.ep, w.given.owner, w.given.key = append(w.given.ep, []byte(j.Endpoint)), append(w.given.owner, []byte(j.Owner)), append(w.given.key, []byte(j.Key))
+		w.given.started = append(w.given.started, int64(m.before.Started))
+	}
+	if m.effect&queue.HoldKey != 0 {
+		w.keyHolds.add(m)
+	}
 	if ran == runs {
 		return
 	}
@@ -297,6 +309,8 @@ func (w *writes) last(b *pgx.Batch) {
 	// Rows that another server may change too are changed when those of their jobs are locked.
 	queueIf(b, w.dropChunks.num, sqlDropChunks, w.dropChunks.num, w.dropChunks.below)
 	queueIf(b, w.try.num, sqlPutTries, w.try.num, w.try.n, w.try.data)
+	queueIf(b, w.given.ep, sqlGiveStarts, w.given.ep, w.given.owner, w.given.key, w.given.started)
+	w.keyHolds.queue(b)
 	c := &w.outbox
 	queueIf(b, c.ep, sqlPutOutbox, c.ep, c.did, c.at, c.num, c.seq, c.id, c.owner, c.key, c.state, c.bytes, w.slot)
 	w.queueDead(b)

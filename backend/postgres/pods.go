@@ -74,6 +74,21 @@ func (p *Pods) create(ctx context.Context, pod *pods.Pod, keys ...idempotency.Re
 	return p.changed(ctx, pod.ID, p.r.create(ctx, *pod, keys...))
 }
 
+// CreateAll implements pods.PodStore.
+func (p *Pods) CreateAll(ctx context.Context, list []*pods.Pod, r *idempotency.Record) error {
+	var keys []idempotency.Record
+	if r != nil {
+		keys = append(keys, *r)
+	}
+	err := p.r.createAll(ctx, list, pods.HoldingOf(list), pods.ClaimsOf(list), keys...)
+	for _, pod := range list {
+		if err = p.changed(ctx, pod.ID, err); err != nil {
+			break
+		}
+	}
+	return err
+}
+
 // Get implements pods.PodStore.
 func (p *Pods) Get(ctx context.Context, id string) (*pods.Pod, error) {
 	return pointer(p.r.get(ctx, id))

@@ -32,6 +32,8 @@ type recordTable[T any] struct {
 	// hide takes the secret out of a record, and show puts it back. Nil: there is none.
 	hide func(v T) (plain T, secret []byte, err error)
 	show func(v *T, secret []byte) error
+	// plain says that the secret is none: it is a part that lists do not read.
+	plain bool
 	// claims is the part of a record that counts in the ledger. Nil: none.
 	claims func(*T) claimList
 	// last has the records of the last list of all. Nil: every list decodes all of its records.
@@ -58,7 +60,10 @@ func (r *recordTable[T]) encode(v *T) (out row, err error) {
 	if out.data, err = json.Marshal(&plain); err != nil {
 		return out, fmt.Errorf("postgres: encode %s: %w", r.what(r.ID(v)), err)
 	}
-	if secret != nil {
+	switch {
+	case r.plain:
+		out.secret = secret
+	case secret != nil:
 		out.secret, err = r.s.seals.seal(sealName(r.table, []byte(r.ID(v))), secret)
 	}
 	return out, err
@@ -71,7 +76,10 @@ func (r *recordTable[T]) decode(id string, in row) (v T, err error) {
 	if in.secret == nil {
 		return v, nil
 	}
-	secret, err := r.s.seals.open(sealName(r.table, []byte(id)), in.secret)
+	secret := in.secret
+	if !r.plain {
+		secret, err = r.s.seals.open(sealName(r.table, []byte(id)), in.secret)
+	}
 	if err == nil {
 		err = r.show(&v, secret)
 	}
@@ -95,36 +103,64 @@ func (r *recordTable[T]) columns(v *T, as row) (names []string, args []any) {
 
 // create adds a record, and those of an Idempotency-Key in keys.
 func (r *recordTable[T]) create(ctx context.Context, v T, keys ...idempotency.Record) error {
-	as, err := r.encode(&v)
-	if err != nil {
-		return err
+	var claims claimList
+	if r.claims != nil {
+		claims = r.claims(&v)
 	}
-	names, args := r.columns(&v, as)
-	places := make([]string, len(names))
-	for i := range places {
-		places[i] = fmt.Sprintf("$%d", i+1)
+	return r.createAll(ctx, []*T{&v}, r.holds(&v), claims, keys...)
+}
+
+// createAll adds records of one owner in one transaction: held and claims are those of all.
+func (r *recordTable[T]) createAll(ctx context.Context, list []*T, held budget.Holding, claims claimList, keys ...idempotency.Record) error {
+	inserts := make([]insert, len(list))
+	for i, v := range list {
+		var err error
+		if inserts[i], err = r.insert(v); err != nil {
+			return err
+		}
 	}
-	sql := fmt.Sprintf(`INSERT INTO podyard.%s (%s) VALUES (%s) ON CONFLICT (id) DO NOTHING`, r.table, strings.Join(names, ", "), strings.Join(places, ", "))
-	err = r.s.tx(ctx, func(tx pgx.Tx) error {
-		if err := r.within(ctx, tx, budget.Holding{}, r.holds(&v)); err != nil {
+	err := r.s.tx(ctx, func(tx pgx.Tx) error {
+		if err := r.within(ctx, tx, budget.Holding{}, held); err != nil {
 			return err
 		}
 		if err := addKeys(ctx, tx, keys); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, sql, args...)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = r.Exists
+		for _, in := range inserts {
+			tag, err := tx.Exec(ctx, in.sql, in.args...)
+			if err == nil && tag.RowsAffected() == 0 {
+				err = r.Exists
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil || r.claims == nil {
-			return err
-		}
-		return claim(ctx, tx, nil, r.claims(&v))
+		return claim(ctx, tx, nil, claims)
 	})
 	if err == nil {
 		r.s.sweepKeys(ctx, keys)
 	}
 	return err
+}
+
+// An insert is the statement that adds a record.
+type insert struct {
+	sql  string
+	args []any
+}
+
+func (r *recordTable[T]) insert(v *T) (insert, error) {
+	as, err := r.encode(v)
+	if err != nil {
+		return insert{}, err
+	}
+	names, args := r.columns(v, as)
+	places := make([]string, len(names))
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+1)
+	}
+	sql := fmt.Sprintf(`INSERT INTO podyard.%s (%s) VALUES (%s) ON CONFLICT (id) DO NOTHING`, r.table, strings.Join(names, ", "), strings.Join(places, ", "))
+	return insert{sql, args}, nil
 }
 
 // row returns the row of a record.
@@ -205,7 +241,7 @@ func (r *recordTable[T]) all(ctx context.Context) ([]T, error) {
 		if in.secret == nil {
 			now[id] = d
 		}
-		return r.Clone(d.v), nil
+		return *r.Clone(&d.v), nil
 	}, "")
 	if err == nil {
 		r.last.Store(&now)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -12,10 +13,11 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
-// Records is a volumes.Store, secrets.Store, schedules.Store or batches.Store, after its T.
+// Records is a volumes.Store, secrets.Store, schedules.Store, batches.Store or joblog.Store, after its T.
 // It is safe for concurrent use.
 type Records[T any] struct {
 	keyFinder
@@ -27,6 +29,7 @@ var (
 	_ secrets.Store   = (*Records[secrets.Secret])(nil)
 	_ schedules.Store = (*Records[schedules.Schedule])(nil)
 	_ batches.Store   = (*Records[batches.Batch])(nil)
+	_ joblog.Store    = (*Records[joblog.Log])(nil)
 	_ accounts.Shared = (*Accounts)(nil)
 	_ templates.Store = (*Templates)(nil)
 )
@@ -65,6 +68,18 @@ func (s *Store) Schedules() *Records[schedules.Schedule] {
 
 // Batches returns the store of batches. The requests of a batch are jobs of the queue.
 func (s *Store) Batches() *Records[batches.Batch] { return newRecords(s, "batches", records.Batches()) }
+
+// JobLogs returns the store of what jobs print. No list reads the lines.
+func (s *Store) JobLogs() *Records[joblog.Log] {
+	all := newRecords(s, "job_logs", records.JobLogs())
+	all.r.sized, all.r.plain = true, true
+	all.r.hide = func(v joblog.Log) (joblog.Log, []byte, error) {
+		lines, err := json.Marshal(v.Lines)
+		return v.Listed(), lines, err
+	}
+	all.r.show = func(v *joblog.Log, lines []byte) error { return json.Unmarshal(lines, &v.Lines) }
+	return all
+}
 
 // Create adds v, or returns the ErrExists of its package.
 func (s *Records[T]) Create(ctx context.Context, v T) error { return s.r.create(ctx, v) }

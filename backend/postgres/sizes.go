@@ -22,6 +22,8 @@ type sizes struct {
 	foldSweeps, looseSweeps uint32
 	keptEpochs              int64
 	eventBytes, events      int // of a message, and messages
+
+	callersTime bool // rates go by the instants of calls, which those of a test may be, and not by the clock of the database
 }
 
 // settle fills in the sizes that are 0.
@@ -39,5 +41,6 @@ func (z sizes) settle() sizes {
 		generation: cmp.Or(z.generation, generationCommits),
 		foldSweeps: cmp.Or(z.foldSweeps, foldSweeps), looseSweeps: cmp.Or(z.looseSweeps, looseSweeps), keptEpochs: cmp.Or(z.keptEpochs, keptEpochs),
 		eventBytes: cmp.Or(z.eventBytes, eventBytes), events: cmp.Or(z.events, maxEventPayloads),
+		callersTime: z.callersTime,
 	}
 }

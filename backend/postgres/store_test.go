@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(postgresql.Main(m)) }
 
 func openURL(t *testing.T, url string) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, &postgres.Options{MaxConns: 8, Key: testKey})
+	s, err := postgres.Open(t.Context(), url, postgres.CallersTime(&postgres.Options{MaxConns: 8, Key: testKey}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ import (
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/batches/batchestest"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
+	"github.com/podyard/podyard/serverless/joblog/joblogtest"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/schedules/schedulestest"
 	"github.com/podyard/podyard/serverless/serverlesstest"
@@ -70,18 +72,8 @@ type turns struct {
 
 func (s turns) next() *postgres.Store { return s.list[int(s.calls.Add(1))%len(s.list)] }
 
-// A records is what the stores of most kinds have.
-type recordStore[R any] interface {
-	idempotency.Store[R]
-	Get(ctx context.Context, id string) (R, error)
-	List(ctx context.Context, owner string) ([]R, error)
-	All(ctx context.Context) ([]R, error)
-	Update(ctx context.Context, id string, fn func(*R) error) (R, error)
-	Delete(ctx context.Context, id string) error
-}
-
 // records calls the next store for each call.
-type records[S recordStore[R], R any] func() S
+type records[S idempotency.Records[R], R any] func() S
 
 func (n records[S, R]) Create(ctx context.Context, v R) error { return n().Create(ctx, v) }
 func (n records[S, R]) CreateKeyed(ctx context.Context, v R, r idempotency.Record) error {
@@ -142,6 +134,15 @@ func TestBatches(t *testing.T) {
 		batchestest.TestStore(t, func(t *testing.T) batches.Store {
 			s := fresh(t)
 			return records[*postgres.Records[batches.Batch], batches.Batch](func() *postgres.Records[batches.Batch] { return s.next().Batches() })
+		})
+	})
+}
+
+func TestJobLogs(t *testing.T) {
+	eachCount(t, func(t *testing.T, fresh func(t *testing.T) turns) {
+		joblogtest.TestStore(t, func(t *testing.T) joblog.Store {
+			s := fresh(t)
+			return records[*postgres.Records[joblog.Log], joblog.Log](func() *postgres.Records[joblog.Log] { return s.next().JobLogs() })
 		})
 	})
 }
@@ -279,6 +280,9 @@ func (p podTurns) Create(ctx context.Context, v *pods.Pod) error {
 }
 func (p podTurns) CreateKeyed(ctx context.Context, v *pods.Pod, r idempotency.Record) error {
 	return p.s.next().Pods().CreateKeyed(ctx, v, r)
+}
+func (p podTurns) CreateAll(ctx context.Context, list []*pods.Pod, r *idempotency.Record) error {
+	return p.s.next().Pods().CreateAll(ctx, list, r)
 }
 func (p podTurns) FindKey(ctx context.Context, key idempotency.Digest) (idempotency.Record, error) {
 	return p.s.next().Pods().FindKey(ctx, key)

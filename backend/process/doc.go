@@ -60,7 +60,7 @@
 // # Health and the end
 //
 // A pod with tcp or http ports is in PhaseHealthy when the first of them accepts a connection, or after
-// Options.ReadyTimeout in any case. A pod without is so once it has run for Options.MinReadyTime.
+// Options.ReadyTimeout in any case. A pod without is so once it has run for 100 ms.
 //
 // A stop sends SIGTERM to the process group of the pod's first process. When that process has
 // ended, as that of a container, everything else of the pod is killed at once; when the grace is

@@ -8,11 +8,14 @@ import (
 	"github.com/podyard/podyard/pods"
 )
 
+// minReadyTime is how long a pod without ports must run to be healthy.
+const minReadyTime = 100 * time.Millisecond
+
 // healthy waits until x counts as healthy. It reports false when x has ended before.
 func (r *Runtime) healthy(x *proc, ports []pods.PortMapping) bool {
 	i := firstTCP(ports)
 	if i < 0 {
-		return x.runsFor(r.opts.MinReadyTime)
+		return x.runsFor(minReadyTime)
 	}
 	addr := net.JoinHostPort(ports[i].IP, strconv.Itoa(ports[i].Public))
 	deadline := time.Now().Add(r.opts.ReadyTimeout)

@@ -2,10 +2,7 @@ package process
 
 import (
 	"log/slog"
-	"runtime"
 	"time"
-
-	"github.com/podyard/podyard/internal/podhost"
 )
 
 // An Image says what a pod with this image name runs.
@@ -42,8 +39,6 @@ type Options struct {
 	Images map[string]Image
 	// Host is the IP address that ports are published on. Default 127.0.0.1.
 	Host string
-	// MinReadyTime is how long a pod without ports must run to be healthy. Default 100 ms.
-	MinReadyTime time.Duration
 	// ReadyTimeout is the time after which a pod that listens on none of its ports counts as
 	// healthy. Default 10 s.
 	ReadyTimeout time.Duration
@@ -53,10 +48,6 @@ type Options struct {
 	// LogSize is how many bytes of the latest output are kept for a pod; a line counts about 50
 	// bytes more than its text. Default 10 MiB, at least 256 KiB.
 	LogSize int64
-	// Cores and Memory (bytes) are 100 % for pods whose Spec sets no limit. Default: those of
-	// the machine.
-	Cores  int
-	Memory int64
 	// GPUs checks before each start of a pod with devices that they are there. Its error fails
 	// the pod. Set it where the GPUs of this host go to one pod at a time: pods without devices
 	// then see none. Default: devices are not checked, and pods without devices see all.
@@ -81,9 +72,6 @@ func (o *Options) withDefaults() Options {
 	if d.Host == "" {
 		d.Host = "127.0.0.1"
 	}
-	if d.MinReadyTime <= 0 {
-		d.MinReadyTime = 100 * time.Millisecond
-	}
 	if d.ReadyTimeout <= 0 {
 		d.ReadyTimeout = 10 * time.Second
 	}
@@ -94,12 +82,6 @@ func (o *Options) withDefaults() Options {
 		d.LogSize = 10 << 20
 	}
 	d.LogSize = max(d.LogSize, 256<<10)
-	if d.Cores <= 0 {
-		d.Cores = runtime.NumCPU()
-	}
-	if d.Memory <= 0 {
-		d.Memory = podhost.MachineMemory()
-	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"cmp"
 	"context"
+	"runtime"
 
 	"github.com/podyard/podyard/internal/podhost"
 	"github.com/podyard/podyard/pods"
@@ -28,12 +30,9 @@ func (r *Runtime) Sample(_ context.Context, podID string) (pods.Sample, bool) {
 	if !ok {
 		return pods.Sample{}, false
 	}
-	cores, limit := r.opts.Cores, r.opts.Memory
-	if x.vcpu > 0 {
-		cores = x.vcpu
-	}
-	if x.memory > 0 {
-		limit = int64(x.memory) * gigabyte
+	cores, limit := cmp.Or(x.vcpu, runtime.NumCPU()), int64(x.memory)*gigabyte
+	if limit == 0 {
+		limit = podhost.MachineMemory()
 	}
 	s := pods.Sample{CPU: x.cpuLoad.Sample(u, started, cores)}
 	if limit > 0 {

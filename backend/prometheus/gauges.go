@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 // Sources are what gauges are read from. A nil source has no gauges.
@@ -23,7 +25,12 @@ type Sources struct {
 	// Size is the bytes of the store's files, Dead those of them that only deleted records have,
 	// Damages how many of its records and files were found damaged.
 	Size, Dead, Damages func() int64
+	// Incidents returns what is wrong, such as server.Server.Incidents. No two have the same Cause and ID.
+	Incidents func() []Incident
 }
+
+// An Incident is one cause of trouble. Its texts are labels.
+type Incident struct{ Cause, ID, Name, Severity string }
 
 // freshFor is how long values are kept, so that many scrapers cost no more than one.
 const freshFor = time.Second
@@ -33,11 +40,13 @@ const collectFor = 10 * time.Second
 
 // gaugeDescs are the metrics that a gauges collects.
 type gaugeDescs struct {
-	queued, running, oldest, workers, max *prometheus.Desc
-	undrained, hookPending, hookOldest    *prometheus.Desc
-	pods, waiting, capacity, claimed      *prometheus.Desc
-	storeBytes, storeDead                 *prometheus.Desc
-	storeDamage, storeWritable            *prometheus.Desc
+	queued, waiting, running, oldest   *prometheus.Desc
+	workers, max                       *prometheus.Desc
+	undrained, hookPending, hookOldest *prometheus.Desc
+	pods, unplaced, capacity, claimed  *prometheus.Desc
+	storeBytes, storeDead              *prometheus.Desc
+	storeDamage, storeWritable         *prometheus.Desc
+	incident                           *prometheus.Desc
 }
 
 // gauges collects what is read at a scrape.
@@ -56,30 +65,32 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func newGauges(m *Metrics) *gauges {
 	return &gauges{m: m, gaugeDescs: gaugeDescs{
-		queued:        desc("jobs_queued", "Queued jobs by priority; low has those for which no worker is started.", "endpoint", "priority"),
+		queued:        desc("jobs_queued", "Queued jobs by priority; low has those for which no worker is started. A priority without jobs has a series only if it is the default, 5.", "endpoint", "priority"),
+		waiting:       desc("jobs_waiting", "Queued jobs by what they wait for: a worker (ready), their time (delayed), other jobs or their owner (blocked), a rate or a held key (held).", "endpoint", "state"),
 		running:       desc("jobs_running", "Jobs and requests in progress.", "endpoint"),
 		oldest:        desc("jobs_oldest_queued_seconds", "Age of the oldest job that is ready and waits.", "endpoint"),
 		workers:       desc("workers", "Workers by state.", "endpoint", "state"),
-		max:           desc("workers_max", "The most workers that the endpoint may have.", "endpoint"),
+		max:           desc("workers_max", "The most workers that the endpoint may have, with its name.", "endpoint", "name"),
 		undrained:     desc("stream_undrained_bytes", "Bytes of chunks that were not read."),
 		hookPending:   desc("webhook_pending", "Webhooks that are not delivered and not given up."),
 		hookOldest:    desc("webhook_oldest_seconds", "Age of the oldest of them."),
 		pods:          desc("pods", "Pods by status and compute.", "status", "compute"),
-		waiting:       desc("pods_waiting", "Pods that wait for a host with room."),
+		unplaced:      desc("pods_waiting", "Pods that wait for a host with room."),
 		capacity:      desc("host_capacity", "What a host has: vcpu, memory_bytes, or a type of GPU.", "host", "resource"),
 		claimed:       desc("host_claimed", "What of it pods and workers have.", "host", "resource"),
 		storeBytes:    desc("store_bytes", "Bytes of the files of the store."),
 		storeDead:     desc("store_dead_bytes", "Bytes of these files that were deleted and have not made room yet, an estimate."),
 		storeDamage:   desc("store_damage_total", "Records and files of the store that were found damaged."),
 		storeWritable: desc("store_writable", "1 while the store takes new work."),
+		incident:      desc("incident", "1 for each cause of trouble, with the name of what it is about.", "cause", "id", "name", "severity"),
 	}}
 }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.queued, g.running, g.oldest, g.workers, g.max, g.undrained, g.hookPending, g.hookOldest,
-		g.pods, g.waiting, g.capacity, g.claimed, g.storeBytes, g.storeDamage, g.storeWritable,
+		g.queued, g.waiting, g.running, g.oldest, g.workers, g.max, g.undrained, g.hookPending, g.hookOldest,
+		g.pods, g.unplaced, g.capacity, g.claimed, g.storeBytes, g.storeDead, g.storeDamage, g.storeWritable, g.incident,
 	} {
 		to <- d
 	}
@@ -131,6 +142,11 @@ func (g *gauges) collect() []prometheus.Metric {
 		}
 		r.add(g.storeWritable, writable)
 	}
+	if s.Incidents != nil {
+		for _, i := range s.Incidents() {
+			r.add(g.incident, 1, i.Cause, i.ID, i.Name, i.Severity)
+		}
+	}
 	if s.Size != nil {
 		r.add(g.storeBytes, float64(s.Size()))
 	}
@@ -145,8 +161,9 @@ func (g *gauges) collect() []prometheus.Metric {
 
 // queueState is the sum over the endpoints of one label.
 type queueState struct {
+	name                                                string
 	queued                                              [11]int64
-	running                                             int64
+	ready, delayed, blocked, held, running              int64
 	oldest                                              time.Duration
 	initializing, idle, busy, throttled, unhealthy, max int
 }
@@ -158,7 +175,10 @@ func (g *gauges) jobs(ctx context.Context, r *reading, jobs *serverless.Service)
 		label := g.m.endpointOf(list[i].Endpoint.ID).id
 		x := sums[label]
 		if x == nil {
-			x = &queueState{}
+			x = &queueState{name: label}
+			if label == list[i].Endpoint.ID {
+				x.name = nameOf(list[i].Endpoint)
+			}
 			sums[label] = x
 		}
 		x.add(now, &list[i])
@@ -184,6 +204,10 @@ func (x *queueState) add(now time.Time, l *serverless.EndpointLoad) {
 	for i, n := range l.Queued {
 		x.queued[i] += n
 	}
+	x.ready += l.Ready
+	x.delayed += l.Delayed
+	x.blocked += l.Blocked
+	x.held += l.Held
 	x.running += l.Running
 	if l.Oldest != 0 {
 		x.oldest = max(x.oldest, now.Sub(l.Oldest.Time()))
@@ -196,13 +220,31 @@ func (x *queueState) add(now time.Time, l *serverless.EndpointLoad) {
 	x.max += l.Endpoint.Workers.Max
 }
 
+// maxName is how many characters of a name are in a label.
+const maxName = 40
+
+// nameOf returns the name of an endpoint, or its id if it has none. Users choose names.
+func nameOf(e *serverless.Endpoint) string {
+	name := []rune(strings.ToValidUTF8(cmp.Or(e.Name, e.ID), "?"))
+	if len(name) > maxName {
+		name = append(name[:maxName-1], '…')
+	}
+	return string(name)
+}
+
 func (g *gauges) queue(r *reading, label string, x *queueState) {
 	for i, n := range x.queued {
 		priority := "low"
 		if i < len(x.queued)-1 {
 			priority = strconv.Itoa(i)
 		}
+		if n == 0 && i != queue.DefaultPriority {
+			continue // a third of all series would be such zeros
+		}
 		r.add(g.queued, float64(n), label, priority)
+	}
+	for state, n := range map[string]int64{"ready": x.ready, "delayed": x.delayed, "blocked": x.blocked, "held": x.held} {
+		r.add(g.waiting, float64(n), label, state)
 	}
 	r.add(g.running, float64(x.running), label)
 	r.add(g.oldest, x.oldest.Seconds(), label)
@@ -211,7 +253,7 @@ func (g *gauges) queue(r *reading, label string, x *queueState) {
 	} {
 		r.add(g.workers, float64(n), label, state)
 	}
-	r.add(g.max, float64(x.max), label)
+	r.add(g.max, float64(x.max), label, x.name)
 }
 
 func (g *gauges) hosts(ctx context.Context, r *reading, service *pods.Service) {
@@ -260,7 +302,7 @@ func (g *gauges) count(r *reading, list []*pods.Pod) {
 	for k, n := range sums {
 		r.add(g.pods, float64(n), k[0], k[1])
 	}
-	r.add(g.waiting, float64(waiting))
+	r.add(g.unplaced, float64(waiting))
 }
 
 // resourceOf returns the label of a resource of a host (pods.HostState).

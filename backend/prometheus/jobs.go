@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,18 @@ func (m *Metrics) newEndpoint(id string) *endpoint {
 	}
 	m.begin(id)
 	return e
+}
+
+// JobTimes returns how often jobs of an endpoint have waited for a claim, and run, for how long: waited[i]
+// and ran[i] are of times up to ends[i] milliseconds and longer than the end before, and the last of each, one
+// more than there are ends, of longer ones. They count since the process began, with what this server did.
+// All are nil for an endpoint without series of its own. It may be called at any time.
+func (m *Metrics) JobTimes(endpoint string) (ends []int64, waited, ran []uint64) {
+	e := (*m.endpoints.Load())[endpoint]
+	if e == nil {
+		return nil, nil, nil
+	}
+	return slices.Clone(m.durations.ends), e.delay.take().counts, e.execution.take().counts
 }
 
 // jobs collects what endpoints count.

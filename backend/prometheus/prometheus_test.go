@@ -25,6 +25,7 @@ import (
 	"github.com/podyard/podyard/pods/catalog"
 	podevents "github.com/podyard/podyard/pods/telemetry"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/telemetry"
 )
@@ -33,16 +34,17 @@ import (
 func labels() map[string]string {
 	return map[string]string{
 		"jobs_submitted_total": "endpoint kind", "jobs_claimed_total": "endpoint", "jobs_finished_total": "endpoint reason status",
-		"jobs_requeued_total": "cause endpoint", "jobs_expired_total": "endpoint", "jobs_queued": "endpoint priority", "jobs_running": "endpoint",
+		"jobs_requeued_total": "cause endpoint", "jobs_expired_total": "endpoint", "jobs_queued": "endpoint priority", "jobs_waiting": "endpoint state", "jobs_running": "endpoint",
 		"jobs_oldest_queued_seconds": "endpoint", "job_delay_seconds": "endpoint", "job_execution_seconds": "endpoint",
 		"job_input_bytes": "", "job_output_bytes": "", "stream_chunks_total": "endpoint", "stream_undrained_bytes": "",
-		"workers": "endpoint state", "workers_wanted": "endpoint", "workers_max": "endpoint", "scaler_actions_total": "action endpoint",
+		"workers": "endpoint state", "workers_wanted": "endpoint", "workers_max": "endpoint name", "scaler_actions_total": "action endpoint",
 		"worker_starts_total": "endpoint result", "worker_cold_start_seconds": "endpoint", "workers_lost_total": "endpoint",
 		"webhook_attempts_total": "code", "webhook_seconds": "code", "webhook_pending": "", "webhook_oldest_seconds": "", "webhook_dropped_total": "",
 		"pods": "compute status", "pod_start_seconds": "host", "pod_ends_total": "cause", "pods_waiting": "",
 		"host_capacity": "host resource", "host_claimed": "host resource",
 		"runtime_calls_total": "call host result", "runtime_call_seconds": "call host result", "runtime_watch_restarts_total": "host",
 		"http_requests_total": "area code operation", "http_request_seconds": "area operation", "http_in_flight": "area",
+		"incident":             "cause id name severity",
 		"limits_refused_total": "limit", "auth_failures_total": "reason",
 		"store_commit_seconds": "", "store_commit_ops": "", "store_bytes": "", "store_dead_bytes": "", "store_damage_total": "", "store_writable": "",
 		"loop_errors_total": "loop", "loop_lag_seconds": "loop", "leader": "", "build_info": "go version",
@@ -87,6 +89,9 @@ func filled(t testing.TB, n int) (*metrics.Metrics, *prometheus.Registry) {
 	m.SetSources(metrics.Sources{
 		Jobs: jobs, Pods: service, Ready: func() error { return errors.New("full") },
 		Size: func() int64 { return 1 }, Dead: func() int64 { return 1 }, Damages: func() int64 { return 1 },
+		Incidents: func() []metrics.Incident {
+			return []metrics.Incident{{Cause: "crashLoop", ID: "e", Name: "sdxl", Severity: "warning"}}
+		},
 	})
 	return m, r
 }
@@ -223,6 +228,7 @@ func TestManyEndpointsShareOneLabelAndTheNumberOfSeriesHasABound(t *testing.T) {
 	_, body := series(t, m.Handler(), "")
 	for _, want := range []string{
 		`podyard_jobs_claimed_total{endpoint="endpoint199"} 1`, fmt.Sprintf(`podyard_jobs_claimed_total{endpoint="other"} %d`, n-metrics.MaxEndpoints),
+		`podyard_workers_max{endpoint="endpoint0",name="endpoint0"} 0`, `podyard_workers_max{endpoint="other",name="other"} 0`,
 		fmt.Sprintf(`podyard_jobs_queued{endpoint="other",priority="5"} %d`, n-metrics.MaxEndpoints), `podyard_jobs_queued{endpoint="endpoint0",priority="5"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {
@@ -248,6 +254,67 @@ func TestManyEndpointsShareOneLabelAndTheNumberOfSeriesHasABound(t *testing.T) {
 	}
 	if t.Logf("%d series, the fastest of 5 scrapes took %v", lines, best); best > maxScrape {
 		t.Errorf("a scrape took %v, want at most %v", best, maxScrape)
+	}
+}
+
+func TestJobTimesAreThoseOfTheHistogramsOfAnEndpoint(t *testing.T) {
+	m := metrics.New(&metrics.Options{Registry: prometheus.NewRegistry()})
+	ref := queue.Ref{Endpoint: "e", ID: "j"}
+	for _, x := range []struct{ waited, ran queue.Instant }{{3, 40}, {3, 5_000}} {
+		s := queue.State{Queued: 1_000_000, Started: 1_000_000 + x.waited, Finished: 1_000_000 + x.waited + x.ran, Status: queue.Completed}
+		m.Jobs().Job(telemetry.JobEvent{Change: telemetry.JobClaimed, Ref: &ref, State: &s, Trace: &queue.Trace{}})
+		m.Jobs().Job(telemetry.JobEvent{Change: telemetry.JobEnded, Ref: &ref, State: &s, Trace: &queue.Trace{}})
+	}
+	ends, waited, ran := m.JobTimes("e")
+	count := func(counts []uint64, from, to int64) (n uint64) {
+		for i, end := range ends {
+			if end >= from && end <= to {
+				n += counts[i]
+			}
+		}
+		return n
+	}
+	if len(waited) != len(ends)+1 || len(ran) != len(ends)+1 || !slices.IsSorted(ends) {
+		t.Fatalf("%d and %d counts of %d times", len(waited), len(ran), len(ends))
+	}
+	if got := [3]uint64{count(waited, 3, 4), count(ran, 40, 45), count(ran, 5_000, 5_600)}; got != [3]uint64{2, 1, 1} {
+		t.Errorf("jobs that waited 3 ms, ran 40 ms and ran 5 s: %v, want 2, 1 and 1", got)
+	}
+	if ends, waited, ran := m.JobTimes("none"); ends != nil || waited != nil || ran != nil {
+		t.Error("an endpoint that is not known has times")
+	}
+}
+
+func TestQueuedJobsAreCountedByWhatTheyWaitFor(t *testing.T) {
+	eps, rate := memory.NewEndpoints(), queue.Rate{Limit: 1, Per: time.Hour}
+	for id, settings := range map[string]*endpoints.QueueSettings{"free": nil, "paused": {Paused: true}, "rated": {Rate: rate}, "ordered": {PerKey: 1}} {
+		if err := eps.Create(t.Context(), &serverless.Endpoint{ID: id, Queue: settings}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serverless.New(memory.NewJobs(), eps, nil)
+	for id, n := range map[string]int{"free": 2, "paused": 2, "rated": 3, "ordered": 3} {
+		for i := range n {
+			r := serverless.Request{Input: []byte(`{}`)}
+			key := "k"
+			if r.Queue.Key = &key; i == 0 && id == "free" {
+				later := time.Hour
+				r.Queue.StartAfter = &later
+			}
+			if _, err := s.Submit(t.Context(), "alice", id, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m := metrics.New(&metrics.Options{Registry: prometheus.NewRegistry()})
+	m.SetSources(metrics.Sources{Jobs: s})
+	_, body := series(t, m.Handler(), "")
+	for id, want := range map[string][4]int{"free": {1, 1, 0, 0}, "paused": {0, 0, 2, 0}, "rated": {1, 0, 0, 2}, "ordered": {1, 0, 2, 0}} {
+		for i, state := range []string{"ready", "delayed", "blocked", "held"} {
+			if line := fmt.Sprintf("podyard_jobs_waiting{endpoint=%q,state=%q} %d\n", id, state, want[i]); !strings.Contains(body, line) {
+				t.Errorf("the metrics lack %s", line)
+			}
+		}
 	}
 }
 
@@ -372,5 +439,22 @@ func TestAnyRegistererTakesTheCollectors(t *testing.T) {
 	m = metrics.New(&metrics.Options{Registerer: own, Version: "7"})
 	if _, body := series(t, m.Handler(), ""); !strings.Contains(body, `version="7"`) {
 		t.Error("the handler does not serve what a Registerer gathers")
+	}
+}
+
+// Users choose the names of endpoints, and no name may spoil a scrape.
+func TestNamesOfEndpointsAreCutInLabels(t *testing.T) {
+	m, eps := metrics.New(nil), memory.NewEndpoints()
+	for id, name := range map[string]string{"a": "sdxl \"turbo\"\n", "b": strings.Repeat("ä", 100), "c": "", "d": "\xff"} {
+		if err := eps.Create(t.Context(), &serverless.Endpoint{ID: id, Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.SetSources(metrics.Sources{Jobs: serverless.New(memory.NewJobs(), eps, nil)})
+	_, body := series(t, m.Handler(), "")
+	for id, name := range map[string]string{"a": `sdxl \"turbo\"\n`, "b": strings.Repeat("ä", 39) + "…", "c": "c", "d": "?"} {
+		if want := fmt.Sprintf("podyard_workers_max{endpoint=%q,name=\"%s\"} 0", id, name); !strings.Contains(body, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
 	}
 }

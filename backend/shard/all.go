@@ -317,7 +317,7 @@ func (q *Queue) Survey(ctx context.Context) (map[string]queue.Summary, error) {
 			for i, n := range x.Queued {
 				s.Queued[i] += n
 			}
-			s.Running += x.Running
+			s.Delayed, s.Running, s.Held = s.Delayed+x.Delayed, s.Running+x.Running, s.Held || x.Held
 			s.Oldest = queue.Sooner(s.Oldest, x.Oldest)
 			all[endpoint] = s
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 
+	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/problem/idempotency"
 	"github.com/podyard/podyard/serverless/queue"
@@ -232,9 +234,10 @@ func (q *Queue) claim(ctx context.Context, now queue.Instant, s *queue.Slot, out
 const maxUnfinished = 1000
 
 // lowered returns the rules for the new shard, so that with what is unfinished on the old one no limit
-// is exceeded.
+// is exceeded. Under rates the new shard gives no jobs before the old one has none, because it does not have the
+// buckets of the old one; then its buckets begin full.
 func (q *Queue) lowered(ctx context.Context, now queue.Instant, endpoint string, old side, r *queue.Rules) (*queue.Rules, error) {
-	if r == nil || r.Paused || r.PerKey == 0 && r.PerUser == 0 && r.Total == 0 {
+	if r == nil || r.Paused || !r.Limited() && !r.Rated() {
 		return r, nil
 	}
 	users, keys, n := map[string]int{}, map[[2]string]int{}, 0
@@ -250,8 +253,22 @@ func (q *Queue) lowered(ctx context.Context, now queue.Instant, endpoint string,
 		}
 	}
 	low := *r
-	low.Paused = n > maxUnfinished || lower(&low.Total, n) || lower(&low.PerUser, highest(users)) || lower(&low.PerKey, highest(keys))
+	low.Paused = n > maxUnfinished || n > 0 && r.Rated() || lowerKeys(&low, highest(keys)) || lower(&low.Total, n) || lower(&low.PerUser, highest(users)) || lower(&low.PerKey, highest(keys))
 	return &low, nil
+}
+
+// lowerKeys lowers the limits of single keys by n.
+func lowerKeys(r *queue.Rules, n int) (nothing bool) {
+	if r.Keys == nil {
+		return false
+	}
+	keys := maps.Clone(*r.Keys)
+	for name, k := range keys {
+		nothing = lower(&k.PerKey, n) || nothing
+		keys[name] = k
+	}
+	r.Keys = &keys
+	return nothing
 }
 
 // lower lowers a limit by n and reports whether nothing is left of it.
@@ -522,6 +539,28 @@ func (q *Queue) Stats(ctx context.Context, now queue.Instant, endpoint string, r
 	return sum, nil
 }
 
+// HeldBy implements queue.RateHolder. A shard that cannot tell holds nothing.
+func (q *Queue) HeldBy(ctx context.Context, now queue.Instant, endpoint, owner, key string, rules *queue.Rules) (longest queue.Held, err error) {
+	pl, err := q.place(ctx, endpoint, false)
+	if err != nil {
+		return longest, err
+	}
+	for _, at := range pl.sides {
+		h, ok := unwrap.As[queue.RateHolder](at.Jobs)
+		if !ok {
+			continue
+		}
+		held, err := h.HeldBy(ctx, now, endpoint, owner, key, rules)
+		if err := q.note(at.member, err); err != nil {
+			return longest, err
+		}
+		if held.Until > longest.Until {
+			longest = held
+		}
+	}
+	return longest, nil
+}
+
 func add(sum, s *queue.Stats) {
 	sum.Queued += s.Queued
 	sum.QueuedLow += s.QueuedLow
@@ -534,6 +573,7 @@ func add(sum, s *queue.Stats) {
 	sum.Failed += s.Failed
 	sum.Retried += s.Retried
 	sum.Oldest = queue.Sooner(sum.Oldest, s.Oldest)
+	sum.Free = queue.Sooner(sum.Free, s.Free)
 	sum.LastSeq = max(sum.LastSeq, s.LastSeq)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless/batches"
 	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/schedules"
 	"github.com/podyard/podyard/serverless/servers"
@@ -53,6 +54,7 @@ type Set struct {
 	Jobs       queue.JobQueue
 	Schedules  schedules.Store // of Jobs
 	Batches    batches.Store   // of Jobs
+	JobLogs    joblog.Store    // what Jobs print
 	// Servers and Presence are set where other servers use the same stores (docs/servers.md).
 	// server.New joins them, and Run leaves them. Default for Jobs over a database (queue.Shared): those
 	// of this database; New returns an error if Jobs does not know them.
@@ -70,6 +72,8 @@ type Set struct {
 	// may be nil. GET /readyz answers with its error, which should have the kind
 	// problem.Unavailable.
 	Ready func() error
+	// Short reports whether the error of Ready is a lack of disk space. It may be nil.
+	Short func() bool
 	// Warning says what operators should mend before Ready returns an error, for example
 	// disk.Store.Warning; empty: nothing. It may be nil.
 	Warning func() string

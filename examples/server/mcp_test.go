@@ -160,10 +160,6 @@ var elsewhere = []struct {
 	says  string
 	tools map[string]obj
 }{
-	{"there are no clusters", "not offered", map[string]obj{
-		"list-cluster-billing": {}, "list-clusters": {}, "get-cluster": {"id": "x"}, "list-cluster-pods": {"id": "x"}, "delete-cluster": {"id": "x"},
-		"create-cluster": {"body": obj{"name": "c"}}, "update-cluster": {"id": "x", "body": obj{"name": "c"}},
-	}},
 	{"credentials for images are not delegated", "not offered", map[string]obj{
 		"list-delegations": {}, "create-delegation": {"body": obj{"name": "d"}}, "revoke-delegation": {"id": "x"},
 	}},
@@ -182,6 +178,7 @@ func TestTheMCPServersToolsWorkUnchanged(t *testing.T) {
 	a.volumes()
 	a.templates()
 	a.pods()
+	a.clusters()
 	endpoint := a.endpoints()
 	a.jobs(endpoint)
 	a.billing()
@@ -310,6 +307,25 @@ func (a *mcpClient) pods() {
 	a.must("delete-pod", pod)
 	a.lists("list-pods", nil, "pods", "id")
 	a.refuses("get-pod", pod, "not found")
+}
+
+func (a *mcpClient) clusters() {
+	a.t.Helper()
+	compute := obj{"gpuTypeId": "NVIDIA GeForce RTX 4090", "gpuCountPerPod": 1.0, "podCount": 2.0}
+	made := a.gives("create-cluster", obj{"body": obj{"name": "train", "type": "TRAINING", "image": "podyard/hello", "compute": compute}},
+		obj{"name": "train", "type": "TRAINING", "compute": compute})
+	cluster := obj{"id": id(made)}
+	a.lists("list-clusters", nil, "clusters", "id", id(made))
+	a.gives("get-cluster", cluster, obj{"id": id(made), "name": "train"})
+	if members := each(a.must("list-cluster-pods", cluster)["pods"], "id"); len(members) != 2 || !slices.Contains(members, id(made)) {
+		a.t.Errorf("members %v, want two and %s among them", members, id(made))
+	}
+	a.lists("list-pods", nil, "pods", "id")
+	a.gives("update-cluster", obj{"id": id(made), "body": obj{"name": "renamed"}}, obj{"name": "renamed"})
+	a.refuses("delete-pod", cluster, "member of a cluster")
+	a.must("list-cluster-billing", nil)
+	a.must("delete-cluster", cluster)
+	a.refuses("get-cluster", cluster, "cluster not found")
 }
 
 // endpoints makes one whose worker is a process, and returns its id.

@@ -31,7 +31,7 @@ type abuse struct {
 
 // abuses are those of all doors.
 var abuses = slices.Concat(
-	abusesOfTheAPI, abusesOfConnections, abusesOfTheConsole, abusesOfWorkers, abusesOfReceivers, abusesOfPods, abusesOfNames, abusesOfOperators,
+	abusesOfTheAPI, abusesOfConnections, abusesOfTheConsole, abusesOfWorkers, abusesOfReceivers, abusesOfPods, abusesInside, abusesOfSSH, abusesOfNames, abusesOfOperators,
 )
 
 var megabyte = strings.Repeat("x", 1<<20)

@@ -41,6 +41,7 @@ type tenant struct {
 	endpoint  string // of the user
 	balanced  string // a load-balancing one
 	pod       string
+	ssh       sshTarget
 	cookie    string       // of a session of the console
 	refusals  atomic.Int64 // answers 429 and 503
 	requests  atomic.Int64

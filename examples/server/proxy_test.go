@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,16 +61,82 @@ func TestTheProxiesOfThePageWaitForTheLongestRequest(t *testing.T) {
 	}
 }
 
-// configOf is the block of the page for a proxy.
+// Behind the configuration of the page for several servers, no request is refused while they restart one after
+// the other. The servers here share no store: each answers whole requests.
+func TestNoRequestIsRefusedWhileServersBehindTheNginxOfThePageRestart(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("nginx"); err != nil {
+		missing(t, "there is no nginx")
+	}
+	first, second := suite.FreeAddress(t), suite.FreeAddress(t)
+	begin := func(addr string) *instance {
+		return start(t, "-addr", addr, "-runtime", "process", "-drain-wait", "0s")
+	}
+	running := map[string]*instance{first: begin(first), second: begin(second)}
+	config := strings.NewReplacer("127.0.0.1:8081", first, "127.0.0.1:8082", second).Replace(configsOf(t, "nginx")[1])
+	addr, cmd := nginx(t, config, "")
+	proxy(t, cmd, addr)
+	front := &instance{t: t, url: "http://" + addr, key: testKey}
+	stop, refused, served := make(chan struct{}), make(chan string, 10_000), 0
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	for range 8 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				code, text, err := send(front.request("POST", "/v2/echo/runsync", `{"input":{"a":1}}`))
+				mu.Lock()
+				if served++; err != nil || code != http.StatusOK { // a request that is held at the end is answered with IN_QUEUE
+					select {
+					case refused <- fmt.Sprintf("%d %s %v", code, text, err):
+					default:
+					}
+				}
+				mu.Unlock()
+				time.Sleep(8 * time.Millisecond) // or the rate limit of runsync is met
+			}
+		})
+	}
+	for range 2 {
+		for at, in := range running {
+			in.stop()
+			running[at] = begin(at)
+			time.Sleep(300 * time.Millisecond)
+		}
+	}
+	close(stop)
+	clients.Wait()
+	close(refused)
+	if n := len(refused); n > 0 {
+		t.Errorf("%d of %d requests were refused, such as %s", n, served, <-refused)
+	}
+	if t.Logf("%d requests over four restarts", served); served < 100 {
+		t.Errorf("only %d requests were made", served)
+	}
+}
+
+// configOf is the first block of the page for a proxy.
 func configOf(t *testing.T, kind string) string {
+	t.Helper()
+	return configsOf(t, kind)[0]
+}
+
+// configsOf are all of them.
+func configsOf(t *testing.T, kind string) (list []string) {
 	t.Helper()
 	for _, b := range blocks(t, operating) {
 		if b.kind == kind {
-			return b.text
+			list = append(list, b.text)
 		}
 	}
-	t.Fatalf("the page has no configuration of %s", kind)
-	return ""
+	if len(list) == 0 {
+		t.Fatalf("the page has no configuration of %s", kind)
+	}
+	return list
 }
 
 // nginx is a command that serves the page's configuration without TLS, and where.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,6 +159,17 @@ func TestAnUnmodifiedPythonWorkerServesSyncHandlers(t *testing.T) {
 		j := in.status("sync", id)
 		out, _ := j.Output.(map[string]any)
 		return j.Status == "COMPLETED" && out["pid"] != nil
+	})
+
+	logged := in.runsync("sync", map[string]any{"act": "log"})
+	eventually(t, "the lines that the worker printed for the job are its log, and those of the SDK", func() bool {
+		l := get[struct {
+			Lines []struct{ Level, Message string }
+		}](in, "GET", "/v2/sync/log/"+logged.ID, "", http.StatusOK)
+		warned := slices.ContainsFunc(l.Lines, func(l struct{ Level, Message string }) bool {
+			return l.Level == "WARN" && l.Message == "step 1 of job"
+		})
+		return warned && len(l.Lines) >= 3
 	})
 
 	first := in.runsync("sync", map[string]any{"act": "refresh"})

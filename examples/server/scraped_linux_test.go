@@ -82,7 +82,7 @@ func (s *scraper) series(query string) (int, error) {
 	return len(a.Result), err
 }
 
-// firing returns the alerts that fire, each with its endpoint.
+// firing returns the alerts that fire, each with its endpoint, or with its cause and name.
 func (s *scraper) firing() (list []string) {
 	var a struct {
 		Alerts []struct {
@@ -95,7 +95,7 @@ func (s *scraper) firing() (list []string) {
 	}
 	for _, x := range a.Alerts {
 		if x.State == "firing" {
-			list = append(list, x.Labels["alertname"]+" "+x.Labels["endpoint"])
+			list = append(list, x.Labels["alertname"]+" "+x.Labels["endpoint"]+x.Labels["cause"]+" "+x.Labels["name"])
 		}
 	}
 	slices.Sort(list)
@@ -159,7 +159,7 @@ func TestAPrometheusHasDataForEveryDashboardAndTheRightAlertForAWorkerThatFails(
 			get[any](in, "POST", "/v2/pods", `{"name":"x","image":"podyard/web","cpu":{"id":"host","vcpuCount":2}}`, http.StatusCreated)
 			get[any](in, "POST", "/v2/broken/run", `{"input":{}}`, http.StatusOK)
 			s.untilDashboardsAreFull(in, c.miss)
-			s.untilOneFires("PodyardNoWorkers broken", "PodyardWorkersLost broken") // the worker ends again and again
+			s.untilOneFires("PodyardIncident crashLoop broken", "PodyardWorkersLost broken ") // the worker ends again and again
 		})
 	}
 }

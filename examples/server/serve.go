@@ -26,7 +26,7 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 	if err != nil {
 		return settings.ByFlag(err)
 	}
-	l, err := listen.Open(ctx, s.Addr, s.Metrics, s.TLSCert != "", kept)
+	l, err := listen.Open(ctx, s.Addr, s.Metrics, s.SSH, s.TLSCert != "", kept)
 	if err != nil {
 		return err
 	}
@@ -37,19 +37,31 @@ func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout i
 	if s.Data == "" {
 		log.Info("-data \"\": jobs and pods end with this process")
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	reloads := make(chan os.Signal, 1)
 	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(reloads)
 	go parts.ReloadOn(ctx, reloads)
 	all := l.All(ctx, parts, srv, log) // before the first line: who has read it may ask for a backup
+	ssh := make(chan error, 1)
+	go func() {
+		err := l.ServeSSH(ctx, parts, srv, log)
+		if err != nil {
+			end() // users would miss it, and nobody would know
+		}
+		ssh <- err
+	}()
 	greet(stdout, s, l.Main.Addr(), parts, srv)
-	return srv.Run(ctx, all...)
+	err = srv.Run(ctx, all...)
+	end()
+	return errors.Join(err, <-ssh)
 }
 
 // open makes the service with all that the configuration and the demonstration have.
 func open(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error) {
 	parts, err := config.Open(ctx, s.Config, &config.Options{
-		Data: s.Data, Database: s.Database, Name: s.Name, Runtime: s.Runtime, Addr: l.Main.Addr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, PeerURL: s.PeerURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Version: version.Number, Logger: log,
+		Data: s.Data, Database: s.Database, Name: s.Name, Runtime: s.Runtime, Addr: l.Main.Addr(), SSHAddr: l.SSHAddr(), WorkerAddr: l.WorkerAddr(), PublicURL: s.PublicURL, PeerURL: s.PeerURL, TLSCert: s.TLSCert, TLSKey: s.TLSKey, Key: s.APIKey, Version: version.Number, Logger: log,
 		Images: demo.Images(), Launch: []string{launchCommand}, Endpoints: []string{demo.EchoEndpoint, demo.HelloEndpoint}, Workers: []serverless.WorkerID{demo.EchoWorker},
 	})
 	if err != nil {

@@ -186,7 +186,7 @@ func TestAnAddressThatIsTakenIsNamedWithItsFlag(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	addr := l.Addr().String()
-	for flag, args := range map[string][]string{"-addr": {"-addr", addr}, "-metrics": {"-addr", "127.0.0.1:0", "-metrics", addr}} {
+	for flag, args := range map[string][]string{"-addr": {"-addr", addr}, "-metrics": {"-addr", "127.0.0.1:0", "-metrics", addr}, "-ssh": {"-addr", "127.0.0.1:0", "-ssh", addr}} {
 		text := refused(t, nil, append(args, "-data", "")...)
 		if want := flag + " " + addr + ": another program listens there"; !strings.Contains(text, want) {
 			t.Errorf("%q does not say %q", text, want)
@@ -340,7 +340,7 @@ func TestHelpListsTheFlagsOfTheContract(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
 		flags = append(flags, m[1])
 	}
-	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-local", "-log", "-log-level", "-metrics", "-name", "-peer-url", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-test", "-tls-cert", "-tls-key", "-version"}
+	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-local", "-log", "-log-level", "-metrics", "-name", "-peer-url", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-ssh", "-test", "-tls-cert", "-tls-key", "-version"}
 	if diff := cmp.Diff(want, flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}

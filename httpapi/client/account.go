@@ -55,6 +55,33 @@ func (a *Account) Limits(ctx context.Context) (map[string][]Limit, error) {
 	return all, err
 }
 
+// A Cost is what a user spends and may spend, in USD (docs/interface.md 2.22). It is an addition.
+type Cost struct {
+	Hour         float64    // at the present rate
+	Month        float64    // since the month began, in UTC
+	CostPerHour  *float64   // nil: no limit
+	CostPerMonth *float64   // nil: no limit
+	Ends         *time.Time // when the month's budget is used up at this rate; nil: not in this month, or it has ended
+}
+
+// Costs returns what the caller spends, or a user of Client.As. The map is by user, and has nobody who
+// spends nothing and may spend anything. It is an addition.
+func (a *Account) Costs(ctx context.Context) (map[string]Cost, error) {
+	out, err := get[struct {
+		Users []struct {
+			User string
+			Cost *Cost
+		}
+	}](ctx, a.c, "/v2/account/limits", a.c.billed(nil))
+	all := map[string]Cost{}
+	for _, u := range out.Users {
+		if u.Cost != nil {
+			all[u.User] = *u.Cost
+		}
+	}
+	return all, err
+}
+
 // Windows returns what is left of the windows in which the requests of the caller are counted, or
 // of a user of Client.As: docs/interface.md 8.4. Of all users it returns those who hold something.
 // The map is by user. It is an addition.
@@ -164,7 +191,7 @@ type BillingQuery struct {
 	BucketSize string // hour, day, week, month or year
 	Start, End time.Time
 	LastN      int    // the last buckets, instead of a window
-	ID         string // only of this pod, endpoint or volume
+	ID         string // only of this pod, cluster, endpoint or volume
 }
 
 // A Bill has records and their sums. Amounts are USD by their names on the wire:
@@ -177,7 +204,7 @@ type Bill struct {
 // A BillRecord is what one thing, or all things together, used in one bucket of time.
 type BillRecord struct {
 	Start, End time.Time
-	ID         string // of the pod, endpoint or volume; empty: all together
+	ID         string // of the pod, cluster, endpoint or volume; empty: all together
 	Amounts    map[string]float64
 }
 
@@ -197,7 +224,7 @@ func (r *BillRecord) UnmarshalJSON(b []byte) error {
 		case float64:
 			r.Amounts[name] = v
 		case string:
-			if name == "podId" || name == "serverlessId" || name == "networkVolumeId" {
+			if name == "podId" || name == "serverlessId" || name == "networkVolumeId" || name == "clusterId" {
 				r.ID = v
 			}
 		}
@@ -246,6 +273,11 @@ func (b *Billing) All(ctx context.Context, q BillingQuery) (Bill, error) {
 // Pods sums up pods.
 func (b *Billing) Pods(ctx context.Context, q BillingQuery) (Bill, error) {
 	return b.report(ctx, "/pods", "podId", q)
+}
+
+// Clusters sums up clusters.
+func (b *Billing) Clusters(ctx context.Context, q BillingQuery) (Bill, error) {
+	return b.report(ctx, "/clusters", "clusterId", q)
 }
 
 // Endpoints sums up the workers of endpoints.

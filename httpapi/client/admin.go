@@ -21,8 +21,16 @@ type State struct {
 		Warning string    `json:"warning"` // what will soon keep it from being ready
 		Since   time.Time `json:"since"`
 		Version string    `json:"version"`
+		Jobs    *int      `json:"jobs"` // in progress at its workers, while it is drained; nil: it is not, or that is not known
 	} `json:"server"`
-	Hosts []struct {
+	// Servers are all servers of the same stores, the one that answers first.
+	Servers []struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		State   string `json:"state"` // active, cordoned, drained or lost
+	} `json:"servers"`
+	Incidents []Incident `json:"incidents"` // what is wrong, the most severe first
+	Hosts     []struct {
 		ID           string     `json:"id"`
 		DataCenterID string     `json:"dataCenterId"`
 		State        string     `json:"state"`      // active or cordoned
@@ -54,6 +62,9 @@ type State struct {
 		Owner string `json:"owner"` // a shared one has no owner
 		State string `json:"state"` // active, cordoned or drained
 		Health
+
+		Name   string `json:"name"`
+		Paused bool   `json:"paused"` // its owner lets no job start
 	} `json:"endpoints"`
 	Users []struct {
 		Name      string `json:"name"`
@@ -62,6 +73,20 @@ type State struct {
 		Volumes   int    `json:"volumes"`
 		Keys      int    `json:"keys"`
 	} `json:"users"`
+}
+
+// An Incident is one cause of trouble (docs/interface.md 4.5).
+type Incident struct {
+	Cause    string    `json:"cause"`    // such as crashLoop
+	Severity string    `json:"severity"` // critical, warning or note
+	Kind     string    `json:"kind"`     // what ID names: endpoint, host, receiver, server or user; empty: this server
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Since    time.Time `json:"since"`
+	Who      []string  `json:"who"`  // users who are affected; empty: everybody
+	More     int       `json:"more"` // users who are not in Who
+	Act      string    `json:"act"`
+	Detail   string    `json:"detail"`
 }
 
 // A hostClaim is what a pod or a worker has of a host.

@@ -39,6 +39,7 @@ type Options struct {
 // A Client makes requests with one key. It is safe for concurrent use.
 type Client struct {
 	Pods       *Pods
+	Clusters   *Clusters
 	Endpoints  *Endpoints
 	Volumes    *Volumes
 	Templates  *Templates
@@ -102,6 +103,7 @@ func bearer(key Secret) func(http.Header) {
 
 // groups makes the groups of operations, which refer to c.
 func (c *Client) groups() {
+	c.Clusters = &Clusters{c}
 	c.Pods, c.Endpoints, c.Volumes, c.Templates = &Pods{c}, &Endpoints{c}, &Volumes{c}, &Templates{c}
 	c.Registries, c.Catalog, c.Billing, c.Account, c.Admin = &Registries{c}, &Catalog{c}, &Billing{c}, &Account{c}, &Admin{c}
 }

@@ -233,6 +233,21 @@ type Queue struct {
 	Retain                  *Millis   // how long results are kept, also past the ttl; nil: 30 minutes, within the ttl
 	Paused                  bool
 	Ready, Delayed, Blocked int64 // jobs that could start now, that are delayed, and that the settings hold
+
+	Rate, PerKeyRate, PerUserRate *QueueRate          // starts of the endpoint, of a key and of a user; nil: no limit
+	Keys                          map[string]QueueKey // single keys with limits of their own
+}
+
+// A QueueRate bounds how many jobs start: Limit at once, refilled evenly, Limit in Per.
+type QueueRate struct {
+	Limit int    `json:"limit"`
+	Per   Millis `json:"per"`
+}
+
+// A QueueKey has the limits of one key, instead of those of all keys.
+type QueueKey struct {
+	PerKey *int       `json:"perKey"`
+	Rate   *QueueRate `json:"rate"`
 }
 
 // Queue returns the settings of an endpoint's queue.
@@ -240,7 +255,8 @@ func (e *Endpoints) Queue(ctx context.Context, id string) (Queue, error) {
 	return get[Queue](ctx, e.c, join("/v2/serverless", id, "queue"), nil)
 }
 
-// UpdateQueue changes the members that settings has, such as {"perKey": 2, "total": nil}.
+// UpdateQueue changes the members that settings has, such as {"perKey": 2, "total": nil}. Of keys it changes
+// those that are named.
 func (e *Endpoints) UpdateQueue(ctx context.Context, id string, settings map[string]any) (Queue, error) {
 	return change[Queue](ctx, e.c, http.MethodPatch, join("/v2/serverless", id, "queue"), settings)
 }

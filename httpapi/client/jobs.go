@@ -279,6 +279,24 @@ func (j *Jobs) History(ctx context.Context, id string) (h JobHistory, err error)
 	return h, err
 }
 
+// A JobLog is what the runs of a job have printed, oldest first.
+type JobLog struct {
+	ID    string
+	Lines []struct {
+		Time    time.Time
+		Level   string // as the worker says it, such as INFO; may be empty
+		Message string
+	}
+	Dropped int // lines before the first that are no longer kept
+}
+
+// Log returns the lines that workers have printed with the id of a job: the newest 64 KB. A line is
+// there within about a second.
+func (j *Jobs) Log(ctx context.Context, id string) (l JobLog, err error) {
+	_, err = j.c.do(ctx, j.to(http.MethodGet, nil, "log", id), &l)
+	return l, err
+}
+
 // A deadLetter is a copy of a job that failed for good.
 type deadLetter struct {
 	FailedAt, ExpiresAt time.Time

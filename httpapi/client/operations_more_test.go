@@ -135,7 +135,7 @@ var accountMethods = map[string]method{
 	"adminState": func(ctx context.Context, w *world) error {
 		s, err := w.Client.Admin.StateWithClaims(ctx)
 		return is(func(s client.State) bool {
-			return s.Server.Ready && len(s.Hosts) > 0 && len(s.Endpoints) > 2 && len(s.Users) == 1 && s.Users[0].Pods == 1
+			return s.Server.Ready && len(s.Hosts) > 0 && len(s.Endpoints) > 2 && len(s.Users) == 1 && s.Users[0].Pods == 3
 		}, s, err)
 	},
 	"deleteUserJobs": func(ctx context.Context, w *world) error {
@@ -282,6 +282,10 @@ var jobMethods = map[string]method{
 			return a.Number == 2 && a.Status == client.Failed && a.Error == "no" && a.Worker != "" && a.CompletedAt != nil && a.Delay == nil &&
 				l.Attempt == 1 && l.Worker != "" && l.End == "failed" && !l.ReadyAt.IsZero() && l.FirstChunkAt == nil
 		}, h, err)
+	},
+	"jobLog": func(ctx context.Context, w *world) error {
+		l, err := w.Client.Jobs("script").Log(ctx, w.failed)
+		return is(func(l client.JobLog) bool { return l.ID == w.failed && len(l.Lines) == 0 && l.Dropped == 0 }, l, err)
 	},
 	"listDeadLetters": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Jobs("script").DeadLetters(ctx)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ type world struct {
 	*client.Client
 	pod, registry, secret, endpoint, volume, template, key string
 	queued, done, failed, streamed, hooked                 string
-	schedule, batch                                        string
+	schedule, batch, cluster                               string
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,6 +40,7 @@ func newWorld(t *testing.T) *world {
 	w.template = must(w.Templates.Create(ctx, client.TemplateSettings{Name: new("t"), Image: new("i"), Category: "CPU"}))(t).ID
 	w.key = must(w.Account.CreateKey(ctx, client.KeySettings{Scopes: []string{"*"}}))(t).ID
 	w.endpoint = must(w.Endpoints.Create(ctx, newEndpoint))(t).ID
+	w.cluster = must(w.Client.Clusters.Create(ctx, newCluster))(t).ID
 	w.pod = must(w.Client.Pods.Create(ctx, newPod))(t).ID
 	w.batch = must(w.Client.Jobs("q").CreateBatch(ctx, client.Batch{}, false, client.JobRequest{}))(t).ID
 	w.schedule = must(w.Client.Jobs("q").Schedules().Create(ctx, client.ScheduleSettings{Cron: "0 * * * *", Run: &client.JobRequest{}}))(t).ID
@@ -57,6 +59,7 @@ func newWorld(t *testing.T) *world {
 
 var (
 	newPod      = client.PodSettings{Name: "web", Image: "i", CPU: &client.CPU{ID: "cpu3c", VCPU: 2}, Ports: []string{"8000/http"}, Env: map[string]string{"A": "b"}}
+	newCluster  = client.ClusterSettings{Name: "train", Type: "TRAINING", Image: "i", Compute: client.ClusterCompute{GPU: "NVIDIA GeForce RTX 4090", GPUsPerPod: 1, Pods: 2}}
 	newEndpoint = client.EndpointSettings{
 		Name: new("e"), Type: "QUEUE", Image: new("i"), CPU: []client.CPU{{ID: "cpu3c", VCPU: 2}}, Scaling: &client.Scaling{Type: "QUEUE_DELAY", QueueDelay: 4},
 	}
@@ -119,6 +122,36 @@ var methods = map[string]method{
 		doc, err := w.OpenAPI(ctx)
 		return is(func(s string) bool { return strings.Contains(s, `"openapi":"3.1.0"`) }, string(doc), err)
 	},
+	"listClusters": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Clusters.List(ctx)
+		return has(func(v client.Cluster) bool { return v.ID == w.cluster && v.Compute == newCluster.Compute }, list, err)
+	},
+	"createCluster": func(ctx context.Context, w *world) error {
+		v, err := w.Client.Clusters.Create(ctx, newCluster)
+		return is(func(v client.Cluster) bool { return v.Pods.Total == 2 && v.Primary.Status == "PROVISIONING" }, v, err)
+	},
+	"getCluster": func(ctx context.Context, w *world) error {
+		v, err := w.Client.Clusters.Get(ctx, w.cluster)
+		return is(func(v client.Cluster) bool {
+			return v.Pods.ByStatus["RUNNING"] == 2 && v.Primary.PodID != "" && v.DataCenterID != ""
+		}, v, err)
+	},
+	"updateCluster": func(ctx context.Context, w *world) error {
+		v, err := w.Client.Clusters.Rename(ctx, w.cluster, "other")
+		return is(func(v client.Cluster) bool { return v.Name == "other" }, v, err)
+	},
+	"deleteCluster": func(ctx context.Context, w *world) error { return w.Client.Clusters.Delete(ctx, w.cluster) },
+	"listClusterPods": func(ctx context.Context, w *world) error {
+		list, err := w.Client.Clusters.Pods(ctx, w.cluster)
+		return has(func(p client.Pod) bool { return p.Cluster.ID == w.cluster && p.Cluster.Rank == 1 && p.Cluster.IP != "" }, list, err)
+	},
+	"listClusterBilling": func(ctx context.Context, w *world) error {
+		w.Advance(time.Hour)
+		bill, err := w.Client.Billing.Clusters(ctx, client.BillingQuery{ID: w.cluster})
+		return is(func(b client.Bill) bool {
+			return len(b.Records) > 0 && b.Records[0].ID == w.cluster && b.Totals["gpuAmount"] > 0
+		}, bill, err)
+	},
 	"listPods": func(ctx context.Context, w *world) error {
 		list, err := w.Client.Pods.List(ctx)
 		return has(func(p client.Pod) bool { return p.ID == w.pod && p.Env["A"] == "b" }, list, err)
@@ -165,6 +198,31 @@ var methods = map[string]method{
 		return is(func(l client.LogLine) bool {
 			return l.Source == "system" && l.Text != "" && l.ID != "" && !l.Time.IsZero()
 		}, l, err)
+	},
+	"execPod": func(ctx context.Context, w *world) error {
+		r, err := w.Client.Pods.Exec(ctx, w.pod, client.PodCommand{Command: []string{"cat"}, Stdin: "hello", Timeout: time.Minute})
+		return is(func(r client.PodCommandResult) bool { return r == client.PodCommandResult{Stdout: "hello"} }, r, err)
+	},
+	"podTerminal": func(ctx context.Context, w *world) error {
+		code, err := w.Client.Pods.Terminal(ctx, w.pod, client.PodTerminal{Command: []string{"false"}, Size: client.TerminalSize{Columns: 100, Rows: 30}, Stdout: io.Discard})
+		if err := is(func(code int) bool { return code == 1 }, code, err); err != nil {
+			return err
+		}
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		_, err = w.Client.Pods.Terminal(ctx, w.pod, client.PodTerminal{Command: []string{"cat"}, Stdin: strings.NewReader("hello"), Stdout: &awaited{text: "hello", then: leave}})
+		return is(func(err error) bool { return errors.Is(err, context.Canceled) }, err, nil)
+	},
+	"getPodFiles": func(ctx context.Context, w *world) error {
+		f, err := w.Client.Pods.ReadFiles(ctx, w.pod, "/a")
+		if err == nil {
+			return errors.Join(errors.New("there are files in a simulation"), f.Close())
+		}
+		return is(func(status int) bool { return status == http.StatusNotImplemented }, client.StatusOf(err), nil)
+	},
+	"putPodFiles": func(ctx context.Context, w *world) error {
+		err := w.Client.Pods.WriteFiles(ctx, w.pod, "/a", strings.NewReader(""))
+		return is(func(status int) bool { return status == http.StatusNotImplemented }, client.StatusOf(err), nil)
 	},
 	"resetPod": func(ctx context.Context, w *world) error {
 		p, err := w.Client.Pods.Reset(ctx, w.pod)
@@ -233,6 +291,20 @@ var methods = map[string]method{
 
 // Every operation of the table has a call here, which makes a request to it. The worker
 // protocol is in package worker. Requests to load-balancing endpoints are plain HTTP.
+// An awaited calls a function once a text was written to it.
+type awaited struct {
+	text, got string
+	then      func()
+}
+
+// Write implements io.Writer.
+func (a *awaited) Write(b []byte) (int, error) {
+	if a.got += string(b); strings.Contains(a.got, a.text) {
+		a.then()
+	}
+	return len(b), nil
+}
+
 func TestEveryOperationHasAMethod(t *testing.T) {
 	all := map[string]method{}
 	for _, part := range []map[string]method{methods, accountMethods, endpointMethods, jobMethods, addedMethods, batchMethods} {

@@ -66,7 +66,8 @@ type Pod struct {
 		IP          string `json:"ip"`
 		InternalDNS string `json:"internalDns"`
 	} `json:"globalNetworking"`
-	Owner string `json:"-"` // only for operators: see Client.As
+	Cluster *Membership `json:"cluster"` // nil: it is in none
+	Owner   string      `json:"-"`       // only for operators: see Client.As
 }
 
 // An sshAccess says how a pod is reached with SSH.

@@ -66,7 +66,7 @@ type Program struct {
 // All returns the commands that call a server.
 func All() []Command {
 	return slices.Concat(
-		jobCommands(), podCommands(), endpointCommands(), endpointChangeCommands(), recordCommands(), keyCommands(), secretCommands(), adminCommands(), operatorCommands(),
+		jobCommands(), podCommands(), clusterCommands(), insideCommands(), endpointCommands(), endpointChangeCommands(), recordCommands(), keyCommands(), secretCommands(), adminCommands(), operatorCommands(),
 	)
 }
 

@@ -2,9 +2,11 @@ package command_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,9 +24,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podyard/podyard/httpapi/apitest"
+	"github.com/podyard/podyard/httpapi/client"
 	"github.com/podyard/podyard/httpapi/command"
 	"github.com/podyard/podyard/httpapi/double"
 	"github.com/podyard/podyard/internal/suite"
+	"github.com/podyard/podyard/serverless"
 )
 
 var update = flag.Bool("update", false, "write the golden file")
@@ -438,6 +443,84 @@ func TestWhySaysWhyAPodDoesNotRun(t *testing.T) {
 	s.refused(command.ExitNotFound, "there is no endpoint and no pod nothere", "why", "nothere")
 }
 
+func TestPodsAndHostsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	srv.Queue("waits")
+	s := on(t, srv)
+	pod := s.pod(srv)
+	stop := make(chan struct{})
+	var passes sync.WaitGroup
+	passes.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				srv.Advance(5 * time.Second)
+			}
+		}
+	})
+	for _, x := range [][2]string{{"stop", "EXITED"}, {"start", "RUNNING"}, {"restart", "RUNNING"}} {
+		if out := s.must("pods", x[0], pod, "-wait"); !strings.Contains(out, x[1]) {
+			t.Errorf("pods %s -wait prints %q, want the pod %s", x[0], out, x[1])
+		}
+	}
+	close(stop)
+	passes.Wait()
+	var state struct {
+		State struct{ Hosts []struct{ ID string } }
+	}
+	if err := json.Unmarshal([]byte(s.must("top", "-n", "1", "-o", "json")), &state); err != nil || len(state.State.Hosts) == 0 {
+		t.Fatalf("top = %+v, %v", state, err)
+	}
+	host := state.State.Hosts[0].ID
+	if out := s.must("drain", "-host", host, "-wait"); !strings.Contains(out, host+" is cordoned") {
+		t.Errorf("drain -wait prints %q", out)
+	}
+	s.refused(command.ExitUsage, "-wait is for a host or a server", "drain", "-endpoint", "waits", "-wait")
+	if out := s.must("erase", "jobs", "nobody"); out != "nobody: 0 jobs erased\n" {
+		t.Errorf("erase jobs of nobody prints %q", out)
+	}
+}
+
+func TestTheJobsOfAServerAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	srv.Handle("slow", func(context.Context, *serverless.Task) ([]byte, error) {
+		close(begun)
+		<-end
+		return []byte("1"), nil
+	})
+	s := on(t, srv)
+	s.refused(command.ExitNotFound, `server not found: "server" has answered, and each server is asked at its own address`, "drain", "-server", "two", "-wait")
+	s.must("jobs", "submit", "slow", "-input", `{}`)
+	<-begun
+	if out := s.must("drain", "-server", "server"); out != "server is drained; its workers end after their jobs\n" {
+		t.Errorf("drain prints %q", out)
+	}
+	ended := make(chan string)
+	go func() {
+		out, err := s.run("drain", "-server", "server", "-wait")
+		ended <- fmt.Sprint(out, err)
+	}()
+	var state struct{ State client.State }
+	if err := json.Unmarshal([]byte(s.must("top", "-n", "1", "-o", "json")), &state); err != nil || state.State.Server == nil || state.State.Server.Jobs == nil || *state.State.Server.Jobs != 1 {
+		t.Errorf("with a job that runs the server is %+v, %v, want one job", state.State.Server, err)
+	}
+	select {
+	case out := <-ended:
+		t.Errorf("drain -wait ends with a job that runs: %s", out)
+	case <-time.After(1200 * time.Millisecond): // longer than it takes to look
+	}
+	close(end)
+	if out, want := <-ended, "server is drained; its workers have no job left, so it can be stopped\n<nil>"; !strings.HasSuffix(out, want) {
+		t.Errorf("drain -wait ends with %q, want %q", out, want)
+	}
+	s.must("uncordon", "-server", "server")
+}
+
 func TestAnErrorNamesTheRecordAndComesWithoutAnEmptyTable(t *testing.T) {
 	t.Parallel()
 	srv := apitest.Start(t)
@@ -509,4 +592,27 @@ func TestTheLogIsNotOverBeforeTheServerHasAnswered(t *testing.T) {
 	}
 	wait.Store(int64(time.Minute))
 	s.refused(command.ExitUnreachable, "the server has not answered within 10s", "logs", pod)
+}
+
+func TestAClusterIsMadeShownAndDeleted(t *testing.T) {
+	t.Parallel()
+	srv := apitest.Start(t)
+	s := on(t, srv)
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(s.must("clusters", "create", "-name", "train", "-image", "i", "-gpu", "NVIDIA GeForce RTX 4090", "-o", "json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	srv.Advance(time.Minute)
+	for _, row := range []struct{ want, line string }{
+		{"2 RUNNING  2 x 1 x NVIDIA GeForce RTX 4090", "clusters list"},
+		{"other", "clusters rename " + made.ID + " other"},
+		{"TRAINING", "clusters get " + made.ID},
+		{"train-1", "clusters pods " + made.ID},
+		{"deleted", "clusters delete " + made.ID},
+	} {
+		if got := s.must(strings.Fields(row.line)...); !strings.Contains(got, row.want) {
+			t.Errorf("%s: %s\nwant %s", row.line, got, row.want)
+		}
+	}
+	s.refused(command.ExitNotFound, "cluster not found", "clusters", "get", made.ID)
 }

@@ -17,7 +17,10 @@ func endpointCommands() []Command {
 		{Name: "endpoints workers", Args: "ENDPOINT", Remote: true, Summary: "list the workers of an endpoint", Example: "endpoints workers hello", New: listWorkers},
 		{Name: "endpoints pause", Args: "ENDPOINT", Remote: true, Summary: "let no job of an endpoint start; jobs are still taken into the queue", Example: "endpoints pause hello", New: pause(true)},
 		{Name: "endpoints resume", Args: "ENDPOINT", Remote: true, Summary: "let jobs of an endpoint start again", Example: "endpoints resume hello", New: pause(false)},
-		{Name: "endpoints delete", Args: "ENDPOINT...", Remote: true, Summary: "delete endpoints: their workers end, their jobs are cancelled", Example: "endpoints delete 4xoz...", New: deleteEndpoints},
+		{
+			Name: "endpoints delete", Args: "ENDPOINT...", Remote: true, Summary: "delete endpoints: their workers end, their jobs are cancelled", Example: "endpoints delete 4xoz...",
+			New: ends("deleted", func(c *Call) func(context.Context, string) error { return c.Client.Endpoints.Delete }),
+		},
 		{Name: "schedules list", Args: "ENDPOINT", Remote: true, Summary: "list the schedules of an endpoint", Example: "schedules list echo", New: listSchedules},
 		{
 			Name: "schedules create", Args: "ENDPOINT", Remote: true, Summary: "submit a job at each instant of a cron expression",
@@ -34,11 +37,8 @@ func endpointCommands() []Command {
 func listEndpoints(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.Client.Endpoints.List(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(e *client.Endpoint) string { return e.Owner },
+			c, all, err, func(e *client.Endpoint) string { return e.Owner },
 			column[client.Endpoint]{"ID", func(e *client.Endpoint) string { return e.ID }},
 			column[client.Endpoint]{"NAME", func(e *client.Endpoint) string { return short(e.Name, 30) }},
 			column[client.Endpoint]{"TYPE", func(e *client.Endpoint) string { return e.Type }},
@@ -131,22 +131,13 @@ func pause(paused bool) func(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
-func deleteEndpoints(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "deleted", func(id string) error { return c.Client.Endpoints.Delete(ctx, id) })
-	}
-}
-
 func (c *Call) schedules() *client.Schedules { return c.Client.Jobs(c.Args[0]).Schedules() }
 
 func listSchedules(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.schedules().List(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(s *client.Schedule) string { return s.Owner },
+			c, all, err, func(s *client.Schedule) string { return s.Owner },
 			column[client.Schedule]{"ID", func(s *client.Schedule) string { return s.ID }},
 			column[client.Schedule]{"CRON", func(s *client.Schedule) string { return s.Cron }},
 			column[client.Schedule]{"TIME ZONE", func(s *client.Schedule) string { return s.TimeZone }},
@@ -218,10 +209,7 @@ func enable(enabled bool) func(*flag.FlagSet) func(context.Context, *Call) error
 func runSchedule(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		j, err := c.schedules().Run(ctx, c.Args[1])
-		if err != nil {
-			return err
-		}
-		return showJob(c, j)
+		return then(c, j, err, showJob)
 	}
 }
 

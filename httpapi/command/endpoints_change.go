@@ -140,10 +140,7 @@ func changeEndpoint(send func(context.Context, *Call, client.EndpointSettings) (
 				return err
 			}
 			e, err := send(ctx, c, s)
-			if err != nil {
-				return err
-			}
-			return showEndpoint(c, e)
+			return then(c, e, err, showEndpoint)
 		}
 	}
 }
@@ -175,6 +172,20 @@ func queueSettings(f *flag.FlagSet) func(context.Context, *Call) error {
 	limit("per-key", "perKey", "the `most` running jobs of one key")
 	limit("per-user", "perUser", "the `most` running jobs of one user")
 	limit("total", "total", "the `most` running jobs")
+	rate := func(name, member, what string) {
+		f.Func(name, what, func(s string) (err error) {
+			settings[member], err = rateSetting(s)
+			return err
+		})
+	}
+	rate("rate", "rate", "the `most` starts of jobs, such as 100/1m, or none")
+	rate("per-key-rate", "perKeyRate", "the `most` starts of jobs of one key, such as 5/1s, or none")
+	rate("per-user-rate", "perUserRate", "the `most` starts of jobs of one user, or none")
+	keySettings(f, settings)
+	f.BoolFunc("lift-holds", "let the keys go that workers hold", func(s string) (err error) {
+		settings["liftHolds"], err = strconv.ParseBool(s)
+		return err
+	})
 	length := func(name, member, what string) {
 		f.Func(name, what, func(s string) error {
 			d, err := duration(s)
@@ -193,11 +204,53 @@ func queueSettings(f *flag.FlagSet) func(context.Context, *Call) error {
 			read = func() (client.Queue, error) { return c.Client.Endpoints.UpdateQueue(ctx, c.Args[0], settings) }
 		}
 		q, err := read()
-		if err != nil {
-			return err
-		}
-		return showQueue(c, q)
+		return then(c, q, err, showQueue)
 	}
+}
+
+// rateSetting reads a rate such as 5/1s, or none.
+func rateSetting(s string) (any, error) {
+	if s == "none" {
+		return nil, nil
+	}
+	limit, per, ok := strings.Cut(s, "/")
+	n, err := strconv.Atoi(limit)
+	d, wrong := duration(per)
+	if !ok || err != nil || wrong != nil {
+		return nil, errors.New(`must be a number and a duration like 5/1s, or "none"`)
+	}
+	return client.QueueRate{Limit: n, Per: client.Millis(d)}, nil
+}
+
+// keySettings adds the flags for the limits of single keys.
+func keySettings(f *flag.FlagSet, settings map[string]any) {
+	f.Func("limits", "`limits` of a single key: name=2 for running jobs, name=5/1s for starts, name=2,5/1s for both, name=none; can be repeated", func(s string) error {
+		name, limits, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("must be a key and its limits, like name=5/1s")
+		}
+		keys, _ := settings["keys"].(map[string]any)
+		if keys == nil {
+			keys = map[string]any{}
+			settings["keys"] = keys
+		}
+		if keys[name] = nil; limits == "none" {
+			return nil
+		}
+		rule := map[string]any{}
+		for part := range strings.SplitSeq(limits, ",") {
+			if n, err := strconv.Atoi(part); err == nil {
+				rule["perKey"] = n
+				continue
+			}
+			r, err := rateSetting(part)
+			if rule["rate"] = r; err != nil || r == nil {
+				return errors.New(`must be a number, or a number and a duration like 5/1s, or "none"`)
+			}
+		}
+		keys[name] = rule
+		return nil
+	})
 }
 
 // A queueRecord is the settings of a queue with the names of the interface.
@@ -213,6 +266,11 @@ type queueRecord struct {
 	Ready      int64            `json:"ready"`
 	Delayed    int64            `json:"delayed"`
 	Blocked    int64            `json:"blocked"`
+
+	Rate        *client.QueueRate          `json:"rate"`
+	PerKeyRate  *client.QueueRate          `json:"perKeyRate"`
+	PerUserRate *client.QueueRate          `json:"perUserRate"`
+	Keys        map[string]client.QueueKey `json:"keys"`
 }
 
 func showQueue(c *Call, q client.Queue) error {
@@ -226,6 +284,12 @@ func showQueue(c *Call, q client.Queue) error {
 	if q.Paused {
 		state = "paused"
 	}
+	rate := func(r *client.QueueRate) string {
+		if r == nil {
+			return "none"
+		}
+		return strconv.Itoa(r.Limit) + " in " + r.Per.Duration().String()
+	}
 	attempts := ""
 	if q.Retry != nil {
 		attempts = strconv.Itoa(q.Retry.Attempts)
@@ -233,8 +297,9 @@ func showQueue(c *Call, q client.Queue) error {
 	return show(
 		c, queueRecord(q),
 		field{"state", state}, field{"running jobs of a key", limit(q.PerKey)}, field{"running jobs of a user", limit(q.PerUser)},
-		field{"running jobs in all", limit(q.Total)}, field{"ageing", q.Ageing.Duration().String()}, field{"attempts", attempts},
+		field{"running jobs in all", limit(q.Total)}, field{"starts in all", rate(q.Rate)}, field{"starts of a key", rate(q.PerKeyRate)},
+		field{"starts of a user", rate(q.PerUserRate)}, field{"keys with own limits", strconv.Itoa(len(q.Keys))}, field{"ageing", q.Ageing.Duration().String()}, field{"attempts", attempts},
 		field{"dead letters kept", q.DeadLetter.Duration().String()},
-		field{"jobs", number(q.Ready) + " ready, " + number(q.Delayed) + " delayed, " + number(q.Blocked) + " held by a limit"},
+		field{"jobs", number(q.Ready) + " ready, " + number(q.Delayed) + " delayed, " + number(q.Blocked) + " held by a limit or a rate"},
 	)
 }

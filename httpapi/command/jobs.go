@@ -41,6 +41,10 @@ func jobCommands() []Command {
 		},
 		{Name: "jobs stream", Args: "ENDPOINT JOB", Remote: true, Summary: "print what a job streams, a line for each chunk", Example: "jobs stream echo 3601...-u1", New: streamJob},
 		{
+			Name: "jobs log", Args: "ENDPOINT JOB", Remote: true, Summary: "print what a job has printed",
+			Help: "Lines are kept that a worker prints with the id of the job: the newest 64 KB, as long as the job.", Example: "jobs log echo 3601...-u1", New: jobLog,
+		},
+		{
 			Name: "why", Args: "ENDPOINT|POD [JOB]", Remote: true, Summary: "say what a job waits for, why a pod does not run, or what the scaler of an endpoint decided lately",
 			Example: "why echo 3601...-u1", New: why,
 		},
@@ -86,7 +90,7 @@ func listJobs(f *flag.FlagSet) func(context.Context, *Call) error {
 			}
 		}
 		return listOwned(
-			c, jobs, func(j *client.EndpointJob) string { return j.Owner },
+			c, jobs, nil, func(j *client.EndpointJob) string { return j.Owner },
 			column[client.EndpointJob]{"ID", func(j *client.EndpointJob) string { return j.ID }},
 			column[client.EndpointJob]{"STATUS", func(j *client.EndpointJob) string { return string(j.Status) }},
 			column[client.EndpointJob]{"CREATED", func(j *client.EndpointJob) string { return at(j.CreatedAt) }},
@@ -141,10 +145,7 @@ func getJob(f *flag.FlagSet) func(context.Context, *Call) error {
 			get = c.Client.Jobs(c.Args[0]).Wait
 		}
 		j, err := get(ctx, c.Args[1])
-		if err != nil {
-			return err
-		}
-		return showJob(c, j)
+		return then(c, j, err, showJob)
 	}
 }
 
@@ -185,10 +186,7 @@ func submitJob(f *flag.FlagSet) func(context.Context, *Call) error {
 			j, err = jobs.Wait(ctx, j.ID)
 			done()
 		}
-		if err != nil {
-			return err
-		}
-		return showJob(c, j)
+		return then(c, j, err, showJob)
 	}
 }
 
@@ -374,6 +372,23 @@ func streamJob(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
+func jobLog(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		l, err := c.Client.Jobs(c.Args[0]).Log(ctx, c.Args[1])
+		if err != nil {
+			return err
+		}
+		var b strings.Builder
+		if l.Dropped > 0 {
+			fmt.Fprintf(&b, "(%d older lines are no longer kept)\n", l.Dropped)
+		}
+		for _, line := range l.Lines {
+			fmt.Fprintf(&b, "%s %-5s %s\n", line.Time.Format(time.RFC3339), clean(line.Level), cleanLines(line.Message))
+		}
+		return c.say(l, "%s", strings.TrimSuffix(b.String(), "\n"))
+	}
+}
+
 func why(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		if job := c.Arg(1); job != "" {
@@ -452,7 +467,7 @@ func listDead(*flag.FlagSet) func(context.Context, *Call) error {
 			letters = append(letters, deadLetter{j.FailedAt, j.ExpiresAt, jobJSON(j), j})
 		}
 		return listOwned(
-			c, letters, func(d *deadLetter) string { return d.job.Owner },
+			c, letters, nil, func(d *deadLetter) string { return d.job.Owner },
 			column[deadLetter]{"ID", func(d *deadLetter) string { return d.job.ID }},
 			column[deadLetter]{"STATUS", func(d *deadLetter) string { return string(d.job.Status) }},
 			column[deadLetter]{"FAILED", func(d *deadLetter) string { return at(d.FailedAt) }},
@@ -514,6 +529,15 @@ func deleteDead(*flag.FlagSet) func(context.Context, *Call) error {
 		return c.each(c.Args[1:], "deleted", func(id string) error {
 			return c.Client.Jobs(c.Args[0]).DeleteDeadLetter(ctx, id)
 		})
+	}
+}
+
+// ends is a command that ends each record that is named, with a call of the client.
+func ends(done string, call func(*Call) func(context.Context, string) error) func(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(*flag.FlagSet) func(context.Context, *Call) error {
+		return func(ctx context.Context, c *Call) error {
+			return c.each(c.Args, done, func(id string) error { return call(c)(ctx, id) })
+		}
 	}
 }
 

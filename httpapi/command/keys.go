@@ -6,6 +6,7 @@ import (
 	"flag"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,11 @@ func keyCommands() []Command {
 			Example: "keys rotate x7k2... -overlap 1h", New: rotateKey,
 		},
 		{Name: "limits", Remote: true, Summary: "show what you hold, of what you may hold; of all users, who keeps most bytes first", Example: "limits -owner alice", New: listLimits},
-		{Name: "keys revoke", Args: "KEY-ID...", Remote: true, Summary: "make the server refuse API keys", Example: "keys revoke x7k2...", New: revokeKeys},
+		{Name: "costs", Remote: true, Summary: "show what you spend now and in this month, of what you may spend; of all users, who spends most first", Example: "costs -owner '*'", New: listCosts},
+		{
+			Name: "keys revoke", Args: "KEY-ID...", Remote: true, Summary: "make the server refuse API keys", Example: "keys revoke x7k2...",
+			New: ends("revoked", func(c *Call) func(context.Context, string) error { return c.Client.Account.DeleteKey }),
+		},
 	}
 }
 
@@ -61,10 +66,7 @@ func makeKey(f *flag.FlagSet) func(context.Context, *Call) error {
 			return err
 		}
 		k, err := c.Client.Account.CreateKey(ctx, client.KeySettings{User: *user, Scopes: strings.Split(*scopes, ","), Expires: end})
-		if err != nil {
-			return err
-		}
-		return showKey(c, k)
+		return then(c, k, err, showKey)
 	}
 }
 
@@ -78,7 +80,7 @@ func listKeys(*flag.FlagSet) func(context.Context, *Call) error {
 			keys = append(keys, keyRecord{Key: k})
 		}
 		return listOwned(
-			c, keys, func(k *keyRecord) string { return k.Owner },
+			c, keys, nil, func(k *keyRecord) string { return k.Owner },
 			column[keyRecord]{"ID", func(k *keyRecord) string { return k.ID }},
 			column[keyRecord]{"USER", func(k *keyRecord) string { return k.User }},
 			column[keyRecord]{"SCOPES", func(k *keyRecord) string { return short(strings.Join(k.Scopes, ","), 60) }},
@@ -124,6 +126,54 @@ func listLimits(*flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
+// A costRow is what a user spends, in USD.
+type costRow struct {
+	User         string     `json:"user"`
+	Hour         float64    `json:"hour"`
+	CostPerHour  *float64   `json:"costPerHour"` // null: no limit
+	Month        float64    `json:"month"`
+	CostPerMonth *float64   `json:"costPerMonth"` // null: no limit
+	Ends         *time.Time `json:"ends"`         // null: not in this month
+}
+
+func listCosts(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(ctx context.Context, c *Call) error {
+		users, err := c.Client.Account.Costs(ctx)
+		if err != nil {
+			return err
+		}
+		var rows []costRow
+		for user, x := range users {
+			rows = append(rows, costRow{user, x.Hour, x.CostPerHour, x.Month, x.CostPerMonth, x.Ends})
+		}
+		slices.SortFunc(rows, func(a, b costRow) int {
+			return cmp.Or(cmp.Compare(b.Hour, a.Hour), cmp.Compare(b.Month, a.Month), cmp.Compare(a.User, b.User))
+		})
+		return list(
+			c, rows,
+			column[costRow]{"USER", func(r *costRow) string { return r.User }},
+			column[costRow]{"USD/HOUR", func(r *costRow) string { return dollars(&r.Hour) }},
+			column[costRow]{"LIMIT", func(r *costRow) string { return dollars(r.CostPerHour) }},
+			column[costRow]{"USD/MONTH", func(r *costRow) string { return dollars(&r.Month) }},
+			column[costRow]{"LIMIT", func(r *costRow) string { return dollars(r.CostPerMonth) }},
+			column[costRow]{"USED UP", func(r *costRow) string {
+				if r.Ends == nil {
+					return ""
+				}
+				return at(*r.Ends)
+			}},
+		)
+	}
+}
+
+// dollars is an amount; empty: there is none.
+func dollars(usd *float64) string {
+	if usd == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*usd, 'f', 2, 64)
+}
+
 // byBytes are the users, the one who keeps most bytes of jobs first.
 func byBytes(users map[string][]client.Limit) []string {
 	bytes := func(user string) (n int64) {
@@ -143,15 +193,6 @@ func rotateKey(f *flag.FlagSet) func(context.Context, *Call) error {
 	overlap := f.Duration("overlap", 0, "how `long` the old secret is accepted too, at most 168h")
 	return func(ctx context.Context, c *Call) error {
 		k, err := c.Client.Account.RotateKey(ctx, c.Args[0], max(*overlap, time.Duration(0)))
-		if err != nil {
-			return err
-		}
-		return showKey(c, k)
-	}
-}
-
-func revokeKeys(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "revoked", func(id string) error { return c.Client.Account.DeleteKey(ctx, id) })
+		return then(c, k, err, showKey)
 	}
 }

@@ -180,17 +180,17 @@ type billRow struct {
 func showBilling(f *flag.FlagSet) func(context.Context, *Call) error {
 	var q client.BillingQuery
 	f.StringVar(&q.BucketSize, "by", "", "`length` of a row: hour, day, week, month or year (default: day)")
-	f.StringVar(&q.ID, "id", "", "only of the pod, endpoint or volume with this `id`; -of says which")
-	of := f.String("of", "", "only of `pods`, endpoints or volumes (default: of all)")
+	f.StringVar(&q.ID, "id", "", "only of the pod, cluster, endpoint or volume with this `id`; -of says which")
+	of := f.String("of", "", "only of `pods`, clusters, endpoints or volumes (default: of all)")
 	since := f.String("since", "", "from this `time`: one like 2027-01-01T00:00:00Z, or how long ago, like 7d")
 	until := f.String("until", "", "to this `time` (default: now)")
 	return func(ctx context.Context, c *Call) error {
 		reports := map[string]func(context.Context, client.BillingQuery) (client.Bill, error){
-			"": c.Client.Billing.All, "pods": c.Client.Billing.Pods, "endpoints": c.Client.Billing.Endpoints, "volumes": c.Client.Billing.Volumes,
+			"": c.Client.Billing.All, "pods": c.Client.Billing.Pods, "clusters": c.Client.Billing.Clusters, "endpoints": c.Client.Billing.Endpoints, "volumes": c.Client.Billing.Volumes,
 		}
 		report := reports[*of]
 		if report == nil {
-			return usagef("-of %q: must be pods, endpoints or volumes", *of)
+			return usagef("-of %q: must be pods, clusters, endpoints or volumes", *of)
 		}
 		for _, flag := range []struct {
 			name, text string

@@ -78,6 +78,14 @@ func show(c *Call, record any, fields ...field) error {
 	return w.Flush()
 }
 
+// then shows what a call has returned, unless it failed.
+func then[T any](c *Call, record T, failed error, show func(*Call, T) error) error {
+	if failed != nil {
+		return failed
+	}
+	return show(c, record)
+}
+
 // say shows a line, or a record as JSON.
 func (c *Call) say(record any, format string, a ...any) error {
 	if c.asJSON() {

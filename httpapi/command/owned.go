@@ -7,8 +7,12 @@ type ownedRecord[T any] struct {
 	Item  T      `json:"item"`
 }
 
-// listOwned is list for records of which an operator sees the owners.
-func listOwned[T any](c *Call, records []T, owner func(*T) string, columns ...column[T]) error {
+// listOwned is list for what a call has returned, unless it failed: records of which an operator sees
+// the owners.
+func listOwned[T any](c *Call, records []T, failed error, owner func(*T) string, columns ...column[T]) error {
+	if failed != nil {
+		return failed
+	}
 	if c.server.owner == "" {
 		if len(records) == 0 && !c.asJSON() {
 			put(c.Stderr, "none of yours; operators see those of all users with -owner '*'\n")

@@ -33,10 +33,13 @@ func podCommands() []Command {
 			Help:    "The flags that are given are changed; default takes the default of a setting. /dev/shm and the user change at the next start that makes a container.",
 			Example: "pods options -stop-grace 30s -restart on-failure 19dl...", New: podOptions,
 		},
-		{Name: "pods start", Args: needsPods, Remote: true, Summary: "start pods that were stopped", Example: "pods start 19dl...", New: eachPod((*client.Pods).Start)},
-		{Name: "pods stop", Args: needsPods, Remote: true, Summary: "stop pods and keep their disks", Example: "pods stop 19dl...", New: eachPod((*client.Pods).Stop)},
-		{Name: "pods restart", Args: needsPods, Remote: true, Summary: "make the containers of pods anew", Example: "pods restart 19dl...", New: eachPod((*client.Pods).Restart)},
-		{Name: "pods terminate", Args: needsPods, Remote: true, Summary: "delete pods with their disks", Example: "pods terminate 19dl...", New: terminatePods},
+		{Name: "pods start", Args: needsPods, Remote: true, Summary: "start pods that were stopped", Example: "pods start 19dl...", New: eachPod((*client.Pods).Start, "RUNNING")},
+		{Name: "pods stop", Args: needsPods, Remote: true, Summary: "stop pods and keep their disks", Example: "pods stop 19dl...", New: eachPod((*client.Pods).Stop, "EXITED")},
+		{Name: "pods restart", Args: needsPods, Remote: true, Summary: "make the containers of pods anew", Example: "pods restart 19dl...", New: eachPod((*client.Pods).Restart, "RUNNING")},
+		{
+			Name: "pods terminate", Args: needsPods, Remote: true, Summary: "delete pods with their disks", Example: "pods terminate 19dl...",
+			New: ends("terminated", func(c *Call) func(context.Context, string) error { return c.Client.Pods.Terminate }),
+		},
 		{
 			Name: "logs", Args: "POD|WORKER|ENDPOINT", Remote: true, Summary: "print the log of a pod, of a worker, or of the newest worker of an endpoint",
 			Help:    "A worker is found by its id, or named with its endpoint: ENDPOINT/WORKER. Without -f the command ends after the past lines, when no other line comes for a second.",
@@ -71,20 +74,14 @@ func compute(p *client.Pod) string {
 func listPods(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		pods, err := c.Client.Pods.List(ctx)
-		if err != nil {
-			return err
-		}
-		return listOwned(c, pods, func(p *client.Pod) string { return p.Owner }, podColumns()...)
+		return listOwned(c, pods, err, func(p *client.Pod) string { return p.Owner }, podColumns()...)
 	}
 }
 
 func getPod(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		p, err := c.Client.Pods.Get(ctx, c.Args[0])
-		if err != nil {
-			return err
-		}
-		return showPod(c, p)
+		return then(c, p, err, showPod)
 	}
 }
 
@@ -148,10 +145,7 @@ func createPod(f *flag.FlagSet) func(context.Context, *Call) error {
 			pod, err = c.Client.Pods.Await(ctx, pod.ID, "RUNNING")
 			done()
 		}
-		if err != nil {
-			return err
-		}
-		return showPod(c, pod)
+		return then(c, pod, err, showPod)
 	}
 }
 
@@ -195,8 +189,9 @@ func (p *podForm) settings(c *Call) (s client.PodSettings, err error) {
 }
 
 // eachPod runs an operation on each of the pods that are named.
-func eachPod(do func(*client.Pods, context.Context, string) (client.Pod, error)) func(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(*flag.FlagSet) func(context.Context, *Call) error {
+func eachPod(do func(*client.Pods, context.Context, string) (client.Pod, error), then string) func(*flag.FlagSet) func(context.Context, *Call) error {
+	return func(f *flag.FlagSet) func(context.Context, *Call) error {
+		wait := f.Bool("wait", false, "wait until they are "+then)
 		return func(ctx context.Context, c *Call) error {
 			var done []client.Pod
 			var failed error
@@ -207,14 +202,19 @@ func eachPod(do func(*client.Pods, context.Context, string) (client.Pod, error))
 				}
 				done = append(done, p)
 			}
+			for i := range done {
+				if failed != nil || !*wait {
+					break
+				}
+				over := c.progress("waiting for pod " + done[i].ID)
+				p, err := c.Client.Pods.Await(ctx, done[i].ID, then)
+				over()
+				if failed = about(done[i].ID, err); err == nil {
+					done[i] = p
+				}
+			}
 			return listDone(c, done, failed, podColumns()...)
 		}
-	}
-}
-
-func terminatePods(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "terminated", func(id string) error { return c.Client.Pods.Terminate(ctx, id) })
 	}
 }
 

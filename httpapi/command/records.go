@@ -18,20 +18,29 @@ func recordCommands() []Command {
 		{Name: "volumes list", Remote: true, Summary: "list network volumes", Example: "volumes list", New: listVolumes},
 		{Name: "volumes create", Remote: true, Summary: "create a network volume", Example: "volumes create -name models -size 50 -data-center local", New: createVolume},
 		{Name: "volumes resize", Args: "VOLUME", Remote: true, Summary: "make a network volume larger, or give it another name", Example: "volumes resize x7k2... -size 100", New: resizeVolume},
-		{Name: "volumes delete", Args: "VOLUME...", Remote: true, Summary: "delete network volumes with what is on them", Example: "volumes delete x7k2...", New: deleteVolumes},
+		{
+			Name: "volumes delete", Args: "VOLUME...", Remote: true, Summary: "delete network volumes with what is on them", Example: "volumes delete x7k2...",
+			New: ends("deleted", func(c *Call) func(context.Context, string) error { return c.Client.Volumes.Delete }),
+		},
 		{Name: "templates list", Remote: true, Summary: "list templates", Example: "templates list", New: listTemplates},
 		{
 			Name: "templates create", Remote: true, Summary: "create a template", Help: "-file has the body of POST /v2/templates.",
 			Example: `templates create -file '{"name":"web","image":"nginx"}'`, New: createTemplate,
 		},
-		{Name: "templates delete", Args: "TEMPLATE...", Remote: true, Summary: "delete templates; what was made from them stays", Example: "templates delete x7k2...", New: deleteTemplates},
+		{
+			Name: "templates delete", Args: "TEMPLATE...", Remote: true, Summary: "delete templates; what was made from them stays", Example: "templates delete x7k2...",
+			New: ends("deleted", func(c *Call) func(context.Context, string) error { return c.Client.Templates.Delete }),
+		},
 		{Name: "registries list", Remote: true, Summary: "list credentials of registries, without their secrets", Example: "registries list", New: listRegistries},
 		{
 			Name: "registries create", Remote: true, Summary: "store a credential of a registry of images",
 			Help:    "The password is the first line of standard input, so that no list of processes shows it.",
 			Example: "registries create -name ghcr -username alice", New: createRegistry,
 		},
-		{Name: "registries delete", Args: "REGISTRY...", Remote: true, Summary: "delete credentials of registries", Example: "registries delete x7k2...", New: deleteRegistries},
+		{
+			Name: "registries delete", Args: "REGISTRY...", Remote: true, Summary: "delete credentials of registries", Example: "registries delete x7k2...",
+			New: ends("deleted", func(c *Call) func(context.Context, string) error { return c.Client.Registries.Delete }),
+		},
 		{Name: "batches list", Args: "ENDPOINT", Remote: true, Summary: "list the batches of an endpoint", Example: "batches list echo", New: listBatches},
 		{Name: "batches get", Args: "ENDPOINT BATCH", Remote: true, Summary: "show how far a batch is", Example: "batches get echo batch_x7k2...", New: oneBatch((*client.Jobs).GetBatch)},
 		{Name: "batches start", Args: "ENDPOINT BATCH", Remote: true, Summary: "start the requests of a draft", Example: "batches start echo batch_x7k2...", New: oneBatch((*client.Jobs).FinalizeBatch)},
@@ -50,11 +59,8 @@ func recordCommands() []Command {
 func listVolumes(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.Client.Volumes.List(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(v *client.Volume) string { return v.Owner },
+			c, all, err, func(v *client.Volume) string { return v.Owner },
 			column[client.Volume]{"ID", func(v *client.Volume) string { return v.ID }},
 			column[client.Volume]{"NAME", func(v *client.Volume) string { return short(v.Name, 30) }},
 			column[client.Volume]{"GB", func(v *client.Volume) string { return number(v.Size) }},
@@ -76,10 +82,7 @@ func createVolume(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.StringVar(&v.Type, "type", "", "`type`: STANDARD or HIGH_PERFORMANCE (default: STANDARD)")
 	return func(ctx context.Context, c *Call) error {
 		made, err := c.Client.Volumes.Create(ctx, v)
-		if err != nil {
-			return err
-		}
-		return showVolume(c, made)
+		return then(c, made, err, showVolume)
 	}
 }
 
@@ -92,27 +95,15 @@ func resizeVolume(f *flag.FlagSet) func(context.Context, *Call) error {
 			return usagef("say what changes: -size or -name")
 		}
 		changed, err := c.Client.Volumes.Update(ctx, c.Args[0], v)
-		if err != nil {
-			return err
-		}
-		return showVolume(c, changed)
-	}
-}
-
-func deleteVolumes(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "deleted", func(id string) error { return c.Client.Volumes.Delete(ctx, id) })
+		return then(c, changed, err, showVolume)
 	}
 }
 
 func listTemplates(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.Client.Templates.List(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(t *client.Template) string { return t.Owner },
+			c, all, err, func(t *client.Template) string { return t.Owner },
 			column[client.Template]{"ID", func(t *client.Template) string { return t.ID }},
 			column[client.Template]{"NAME", func(t *client.Template) string { return short(t.Name, 30) }},
 			column[client.Template]{"IMAGE", func(t *client.Template) string { return short(t.Image, 40) }},
@@ -148,20 +139,11 @@ func createTemplate(f *flag.FlagSet) func(context.Context, *Call) error {
 	}
 }
 
-func deleteTemplates(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "deleted", func(id string) error { return c.Client.Templates.Delete(ctx, id) })
-	}
-}
-
 func listRegistries(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.Client.Registries.List(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(r *client.Registry) string { return r.Owner },
+			c, all, err, func(r *client.Registry) string { return r.Owner },
 			column[client.Registry]{"ID", func(r *client.Registry) string { return r.ID }},
 			column[client.Registry]{"NAME", func(r *client.Registry) string { return short(r.Name, 60) }},
 		)
@@ -192,20 +174,11 @@ func createRegistry(f *flag.FlagSet) func(context.Context, *Call) error {
 
 const maxPassword = 64 << 10 // bytes
 
-func deleteRegistries(*flag.FlagSet) func(context.Context, *Call) error {
-	return func(ctx context.Context, c *Call) error {
-		return c.each(c.Args, "deleted", func(id string) error { return c.Client.Registries.Delete(ctx, id) })
-	}
-}
-
 func listBatches(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		all, err := c.Client.Jobs(c.Args[0]).ListBatches(ctx)
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, all, func(b *client.Batch) string { return b.Owner },
+			c, all, err, func(b *client.Batch) string { return b.Owner },
 			column[client.Batch]{"ID", func(b *client.Batch) string { return b.ID }},
 			column[client.Batch]{"NAME", func(b *client.Batch) string { return short(b.Name, 30) }},
 			column[client.Batch]{"STATUS", func(b *client.Batch) string { return b.Status }},
@@ -286,7 +259,7 @@ func listWebhooks(f *flag.FlagSet) func(context.Context, *Call) error {
 			all = append(all, webhookOf(&w))
 		}
 		return listOwned(
-			c, all, func(w *webhookRow) string { return w.owner },
+			c, all, nil, func(w *webhookRow) string { return w.owner },
 			column[webhookRow]{"JOB", func(w *webhookRow) string { return w.Job }},
 			column[webhookRow]{"ENDED", func(w *webhookRow) string { return at(w.FinishedAt) }},
 			column[webhookRow]{"STATE", func(w *webhookRow) string { return w.State }},

@@ -114,7 +114,7 @@ func TestAnOperatorSeesUsersAuditAndBillsAndErasesOnlyWithYes(t *testing.T) {
 	s.has("users list", "USER", user)
 	s.has("audit -user "+user, "TIME", "WHAT")
 	s.has("billing -by hour -since 2h -of pods", "FROM", "in all")
-	s.refused(command.ExitUsage, "must be pods, endpoints or volumes", "billing", "-of", "cats")
+	s.refused(command.ExitUsage, "must be pods, clusters, endpoints or volumes", "billing", "-of", "cats")
 	s.refused(command.ExitUsage, "add -yes if you mean it", "users", "erase", user)
 	if out := s.must("users", "erase", user, "-yes"); !strings.Contains(out, "carol is erased: ") {
 		t.Errorf("users erase prints %q", out)
@@ -137,6 +137,13 @@ func TestTheQueueOfAnEndpointIsChangedByFlags(t *testing.T) {
 	s.refused(command.ExitUsage, `must be a number, or "none"`, "queue", "waits", "-per-key", "many")
 	s.refused(command.ExitFailed, "total", "queue", "waits", "-total", "0")
 	s.refused(command.ExitNotFound, "", "queue", "nowhere")
+	s.must("queue", "waits", "-rate", "100/1m", "-per-key-rate", "5/1s", "-limits", "a=2,1/1h", "-limits", "b=3")
+	s.has("queue waits", "starts in all           100 in 1m0s", "starts of a key         5 in 1s", "starts of a user        none", "keys with own limits    2")
+	s.must("queue", "waits", "-rate", "none", "-limits", "a=none")
+	s.has("queue waits", "starts in all           none", "keys with own limits    1")
+	s.refused(command.ExitUsage, `must be a number and a duration like 5/1s, or "none"`, "queue", "waits", "-per-user-rate", "5")
+	s.refused(command.ExitUsage, `must be a key and its limits, like name=5/1s`, "queue", "waits", "-limits", "a")
+	s.refused(command.ExitFailed, "perKeyRate/per", "queue", "waits", "-per-key-rate", "5/1ms")
 }
 
 func TestAnOperatorFindsTheLogOfAUsersEndpointByItsID(t *testing.T) {

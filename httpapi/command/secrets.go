@@ -67,21 +67,15 @@ func createSecret(f *flag.FlagSet) func(context.Context, *Call) error {
 			return err
 		}
 		s, err := c.Client.Account.CreateSecret(ctx, c.Args[0], v, *description)
-		if err != nil {
-			return err
-		}
-		return showSecret(c, s)
+		return then(c, s, err, showSecret)
 	}
 }
 
 func listSecrets(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		list, err := c.Client.Account.Secrets(ctx, "")
-		if err != nil {
-			return err
-		}
 		return listOwned(
-			c, list, func(s *client.NamedSecret) string { return s.Owner },
+			c, list, err, func(s *client.NamedSecret) string { return s.Owner },
 			column[client.NamedSecret]{"NAME", func(s *client.NamedSecret) string { return s.Name }},
 			column[client.NamedSecret]{"ID", func(s *client.NamedSecret) string { return s.ID }},
 			column[client.NamedSecret]{"CREATED", func(s *client.NamedSecret) string { return at(s.CreatedAt) }},
@@ -106,10 +100,7 @@ func (c *Call) named(ctx context.Context, name string) (client.NamedSecret, erro
 func getSecret(*flag.FlagSet) func(context.Context, *Call) error {
 	return func(ctx context.Context, c *Call) error {
 		s, err := c.named(ctx, c.Args[0])
-		if err != nil {
-			return err
-		}
-		return showSecret(c, s)
+		return then(c, s, err, showSecret)
 	}
 }
 
@@ -131,10 +122,8 @@ func updateSecret(f *flag.FlagSet) func(context.Context, *Call) error {
 		if err != nil {
 			return err
 		}
-		if s, err = c.Client.Account.UpdateSecret(ctx, s.ID, u); err != nil {
-			return err
-		}
-		return showSecret(c, s)
+		s, err = c.Client.Account.UpdateSecret(ctx, s.ID, u)
+		return then(c, s, err, showSecret)
 	}
 }
 

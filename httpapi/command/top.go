@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/podyard/podyard/httpapi/client"
@@ -15,6 +16,7 @@ import (
 // A topRow is an endpoint in the table of top.
 type topRow struct {
 	ID    string `json:"id"`
+	Name  string `json:"name,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	State string `json:"state,omitempty"`
 	client.Health
@@ -63,7 +65,7 @@ func look(ctx context.Context, c *client.Client) (*view, error) {
 	if err == nil {
 		v := &view{State: &s}
 		for _, e := range s.Endpoints {
-			v.Endpoints = append(v.Endpoints, topRow{ID: e.ID, Owner: e.Owner, State: e.State, Health: e.Health})
+			v.Endpoints = append(v.Endpoints, topRow{ID: e.ID, Name: e.Name, Owner: e.Owner, State: stateOf(e.State, e.Paused), Health: e.Health})
 		}
 		return v, nil
 	}
@@ -79,9 +81,17 @@ func look(ctx context.Context, c *client.Client) (*view, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Endpoints = append(v.Endpoints, topRow{ID: e.ID, Health: h})
+		v.Endpoints = append(v.Endpoints, topRow{ID: e.ID, Name: e.Name, Health: h})
 	}
 	return v, nil
+}
+
+// stateOf is the state of an endpoint for people: that its owner has paused it matters where it is active.
+func stateOf(state string, paused bool) string {
+	if paused && state == "active" {
+		return "paused"
+	}
+	return state
 }
 
 // rates fills in how many jobs were completed since the counts before, which it replaces.
@@ -127,6 +137,10 @@ func (v *view) write(w io.Writer) error {
 			}
 			put(w, "server %s is %s%s, since %s\n\n", clean(s.Server.Name), s.Server.State, reason, at(s.Server.Since))
 		}
+		if err := writeServers(w, s); err != nil {
+			return err
+		}
+		writeIncidents(w, s.Incidents)
 		if err := writeHosts(w, s); err != nil {
 			return err
 		}
@@ -136,6 +150,12 @@ func (v *view) write(w io.Writer) error {
 	}
 	return table(w, v.Endpoints, []column[topRow]{
 		{"ENDPOINT", func(r *topRow) string { return r.ID }},
+		{"NAME", func(r *topRow) string {
+			if r.Name == r.ID {
+				return ""
+			}
+			return short(r.Name, 24)
+		}},
 		{"OWNER", func(r *topRow) string { return r.Owner }},
 		{"STATE", func(r *topRow) string { return r.State }},
 		{"QUEUED", jobs(func(h *client.Health) int { return h.Jobs.InQueue })},
@@ -145,6 +165,58 @@ func (v *view) write(w io.Writer) error {
 		{"FAILED", jobs(func(h *client.Health) int { return h.Jobs.Failed })},
 		{"WORKERS", func(r *topRow) string { return workersOf(&r.Health) }},
 	})
+}
+
+// writeServers writes the servers of a cluster.
+func writeServers(w io.Writer, s *client.State) error {
+	if len(s.Servers) < 2 {
+		return nil
+	}
+	type row struct{ name, state, version string }
+	var rows []row
+	for _, x := range s.Servers {
+		rows = append(rows, row{x.Name, x.State, x.Version})
+	}
+	err := table(w, rows, []column[row]{
+		{"SERVER", func(r *row) string { return r.name }},
+		{"STATE", func(r *row) string { return r.state }},
+		{"VERSION", func(r *row) string { return r.version }},
+	})
+	put(w, "\n")
+	return err
+}
+
+// shownIncidents is how many incidents top shows.
+const shownIncidents = 10
+
+// writeIncidents writes what is wrong, the most severe first.
+func writeIncidents(w io.Writer, list []client.Incident) {
+	for _, i := range list[:min(len(list), shownIncidents)] {
+		put(w, "%s: %s\n", strings.ToUpper(i.Severity), incidentTitle(&i))
+		put(w, "  %s\n  %s\n", clean(i.Detail), clean(i.Act))
+	}
+	if more := len(list) - shownIncidents; more > 0 {
+		put(w, "and %d more\n", more)
+	}
+	if len(list) > 0 {
+		put(w, "\n")
+	}
+}
+
+// incidentTitle says what is wrong with what, since when and for whom.
+func incidentTitle(i *client.Incident) string {
+	title := i.Cause
+	if i.Name != "" {
+		title += " of " + clean(i.Name)
+	}
+	title += ", since " + at(i.Since)
+	if len(i.Who) > 0 {
+		title += ", affects " + clean(strings.Join(i.Who, ", "))
+	}
+	if i.More > 0 {
+		title += fmt.Sprintf(" and %d more", i.More)
+	}
+	return title
 }
 
 // A resource is one of a host, in a table.

@@ -32,11 +32,14 @@ type asset struct {
 type assets struct {
 	hash    string
 	by      map[string]asset
-	modules []string // names of the JavaScript modules, for preloading
+	modules []string // names of the JavaScript modules of the first visit, for preloading
 	page    *template.Template
 }
 
 var mediaTypes = map[string]string{".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+// later are the modules that a page loads when they are needed.
+var later = []string{"forms.mjs", "records.mjs", "terminal.mjs", "vendor/addon-fit.mjs", "vendor/xterm.mjs"}
 
 // loadAssets reads and packs the files once: they never change.
 var loadAssets = sync.OnceValues(func() (*assets, error) {
@@ -55,7 +58,7 @@ var loadAssets = sync.OnceValues(func() (*assets, error) {
 		sum := sha256.Sum256(b)
 		_, _ = whole.Write(append([]byte(name), sum[:]...)) // it never fails
 		a.by[name] = asset{kind, b, gzipped(b), `"` + hex.EncodeToString(sum[:16]) + `"`}
-		if path.Ext(name) == ".mjs" {
+		if path.Ext(name) == ".mjs" && !slices.Contains(later, name) {
 			a.modules = append(a.modules, name)
 		}
 		return nil

@@ -98,6 +98,9 @@ func TestPagesAreSmallAndKept(t *testing.T) {
 		t.Errorf("the first visit takes %d bytes, want at most 80,000", total)
 	}
 	t.Logf("the first visit takes %d bytes", total)
+	if page := page.Body.String(); strings.Contains(page, "xterm") || strings.Contains(page, "terminal") {
+		t.Error("the first visit loads the terminal, which the page of a pod does when somebody opens one")
+	}
 	w.want(http.StatusNotFound, "GET", "/console/a/0000/app.mjs", "")
 	w.want(http.StatusNotFound, "GET", "/console/app.mjs", "")
 }

@@ -69,6 +69,9 @@ func (c *Console) forward(w http.ResponseWriter, r *http.Request, s *session) {
 		refuse(w, err)
 		return
 	}
+	if op.Name == terminalOperation {
+		passUpgrade(inner, r)
+	}
 	if c.HidePayloads && hasPayloads[op.Name] {
 		c.answered(inTurn(func(w *httpapi.Answer, r *http.Request, _ *session) { c.forwardHidden(w, r, inner) }))(w, r)
 		return
@@ -79,6 +82,8 @@ func (c *Console) forward(w http.ResponseWriter, r *http.Request, s *session) {
 // permit returns why the console does not call an operation, or nil.
 func (c *Console) permit(op *httpapi.Operation, r *http.Request) error {
 	switch {
+	case op != nil && op.Name == terminalOperation:
+		return c.permitTerminal(r)
 	case op == nil, op.API != httpapi.APIControl && op.API != httpapi.APIJobs && op.API != httpapi.APILegacy, op.SideEffects:
 		return errNotHere
 	case c.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -1,11 +1,13 @@
 package console
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
@@ -30,6 +33,15 @@ type Options struct {
 	// each endpoint. The console asks it about a job only when the API has shown this job to
 	// the user. Default: pages do without.
 	Jobs *serverless.Service
+	// Incidents returns what is wrong, such as server.Server.Incidents: the overview begins with it.
+	// Operators see all, others what is wrong with their own. Default: nothing.
+	Incidents func() []incidents.Incident
+	// JobTimes returns how long jobs of an endpoint have waited for a worker and run, counted since the start
+	// of the program, such as JobTimes of backend/prometheus: counts[i] is of times up to ends[i] milliseconds
+	// and longer than the end before, and the last count, one more than ends, of longer ones. It is called
+	// once a minute for each endpoint while Run runs, and returns nil for one that it does not know.
+	// Default: the pages have no latency over time.
+	JobTimes func(endpoint string) (ends []int64, waited, ran []uint64)
 	// Path is the path of the console in the address bar of a browser, with a slash at both
 	// ends. Default "/console/". A request may come with it or, from a proxy that cuts it
 	// off, without it.
@@ -102,6 +114,7 @@ func New(api http.Handler, o *Options) (*Console, error) {
 	if c.seal, err = newSealer(c.Secret, c.Path); err != nil {
 		return nil, err
 	}
+	c.history.times = c.JobTimes
 	c.history.init()
 	c.tries.by, c.ended.at, c.viewers.by = map[string]int{}, map[string]time.Time{}, map[string]int{}
 	c.routes()
@@ -154,12 +167,15 @@ func (c *Console) routes() {
 	for path, do := range map[string]func(*httpapi.Answer, *http.Request, *session){
 		"overview":                    c.overview,
 		"waiting/{endpoint}":          c.waiting,
+		"endpoint/{endpoint}":         c.endpoint,
 		"workers/{endpoint}":          c.workers,
 		"history/{endpoint}":          c.showHistory,
+		"jobs":                        c.allJobs,
 		"jobs/{endpoint}":             c.jobs,
 		"job/{endpoint}/{job}":        c.showJob,
 		"job/{endpoint}/{job}/{part}": c.showPayload,
 		"webhooks":                    c.webhooks,
+		"find":                        c.find,
 	} {
 		c.mux.HandleFunc("GET /data/"+path, c.answered(inTurn(do)))
 	}
@@ -175,9 +191,25 @@ func (c *Console) routes() {
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A client that does not read is cut off, signed in or not, also at the bytes that net/http would
 	// write when the handler has returned.
-	a := httpapi.NewAnswer(w, nil, httpapi.Identity{})
+	a := &outermost{Answer: httpapi.NewAnswer(w, nil, httpapi.Identity{})}
 	c.serve(a, r)
-	_ = a.FlushError() // the client may be gone
+	if !a.hijacked {
+		_ = a.FlushError() // the client may be gone
+	}
+}
+
+// An outermost is the writer of an answer. It knows whether the connection became a WebSocket, whose
+// answer must not be flushed.
+type outermost struct {
+	*httpapi.Answer
+
+	hijacked bool
+}
+
+// Hijack implements http.Hijacker.
+func (w *outermost) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.hijacked = true
+	return http.NewResponseController(w.Answer).Hijack()
 }
 
 func (c *Console) serve(w http.ResponseWriter, r *http.Request) {

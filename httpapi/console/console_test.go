@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/console"
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/catalog"
@@ -409,6 +412,64 @@ func TestScopesOfTheKeyHold(t *testing.T) {
 	}
 }
 
+// The list over all endpoints has the user's own jobs, the newest first, and those of all users for an operator.
+func TestTheJobsOfAllEndpointsAreTheUsersOwn(t *testing.T) {
+	w := newWorld(t, nil)
+	check(t, w.jobs.EnsureEndpoint(t.Context(), "other"))
+	var want []string
+	for _, x := range []struct{ owner, endpoint string }{{"alice", "echo"}, {"bob", "echo"}, {"alice", "other"}, {"alice", "echo"}} {
+		j, err := w.jobs.Submit(t.Context(), x.owner, x.endpoint, serverless.Request{Input: []byte(`{}`)})
+		check(t, err)
+		want = append([]string{x.owner + " " + string(j.ID)}, want...)
+		time.Sleep(2 * time.Millisecond) // times of jobs are whole milliseconds
+	}
+	for key, user := range map[string]string{aliceKey: "alice", bobKey: "bob", operatorKey: ""} {
+		w.signIn(key)
+		var b struct {
+			Jobs   []struct{ ID, Owner string }
+			Counts struct{ InQueue int }
+		}
+		unmarshal(t, w.want(http.StatusOK, "GET", "/console/data/jobs?status=IN_QUEUE", ""), &b)
+		var got []string
+		for _, j := range b.Jobs {
+			got = append(got, cmp.Or(j.Owner, user)+" "+j.ID)
+		}
+		seen := slices.DeleteFunc(slices.Clone(want), func(x string) bool { return !strings.HasPrefix(x, user) })
+		if !slices.Equal(got, seen) || b.Counts.InQueue != len(want) {
+			t.Errorf("the jobs that %q sees are %q with %d that wait, want %q and %d", user, got, b.Counts.InQueue, seen, len(want))
+		}
+	}
+}
+
+// What pages read again and again is refused nowhere: each refusal would be a line in the audit log.
+func TestPagesAskForNothingThatTheKeyMayNotRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w.submit(`{"input":{}}`)
+	var refused []string
+	api := http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
+		got := httptest.NewRecorder()
+		if w.api.ServeHTTP(got, r); got.Code == http.StatusForbidden {
+			refused = append(refused, r.URL.Path)
+		}
+		maps.Copy(a.Header(), got.Header())
+		a.WriteHeader(got.Code)
+		_, _ = a.Write(got.Body.Bytes())
+	})
+	var err error
+	w.console, err = console.New(api, &w.options)
+	check(t, err)
+	for _, key := range []string{readerKey, bobKey, aliceKey, operatorKey} {
+		w.signIn(key)
+		for _, page := range []string{"overview", "jobs", "waiting/echo", "endpoint/echo", "history/echo", "find?q=notebook"} {
+			w.want(http.StatusOK, "GET", "/console/data/"+page, "")
+		}
+		if len(refused) > 0 {
+			t.Errorf("with the key %s the pages are refused %q", key, refused)
+		}
+		refused = nil
+	}
+}
+
 // Nobody sees a job of another user, but an operator.
 func TestJobsOfOthersAreNotFound(t *testing.T) {
 	w := newWorld(t, nil)
@@ -681,6 +742,34 @@ func drain(c <-chan string) (list []string) {
 }
 
 // History has a sample each five seconds, of an hour.
+func TestTheOverviewBeginsWithWhatIsWrongForWhoLooks(t *testing.T) {
+	list := []incidents.Incident{
+		{Cause: incidents.Disk, Severity: incidents.Critical, Since: time.Now(), Detail: "full", Act: "make room"},
+		{Cause: incidents.CrashLoop, Severity: incidents.Warning, Kind: "endpoint", ID: "e", Name: "sdxl", Owner: "alice", Who: []string{"alice"}, Detail: "import torch"},
+		{Cause: incidents.HostFull, Severity: incidents.Warning, Kind: "host", ID: "local", Who: []string{"bob"}, Detail: "3 workers of sdxl"},
+	}
+	bubble(t, func(o *console.Options) { o.Incidents = func() []incidents.Incident { return list } }, func(w *world) {
+		for key, want := range map[string]string{operatorKey: "disk crashLoop:sdxl hostFull", aliceKey: "crashLoop:sdxl", bobKey: "hostFull"} {
+			w.signIn(key)
+			var o struct {
+				Incidents []struct{ Cause, Name, Detail string }
+			}
+			b := w.want(http.StatusOK, "GET", "/console/data/overview", "")
+			unmarshal(w.t, b, &o)
+			var got []string
+			for _, i := range o.Incidents {
+				got = append(got, strings.TrimSuffix(i.Cause+":"+i.Name, ":"))
+			}
+			if strings.Join(got, " ") != want {
+				w.t.Errorf("with %s the overview has %q, want %q", key, got, want)
+			}
+			if key == bobKey && strings.Contains(string(b), "sdxl") {
+				w.t.Errorf("bob sees who has the room: %s", b)
+			}
+		}
+	})
+}
+
 func TestHistoryIsAnHour(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		ctx, cancel := context.WithCancel(w.t.Context())

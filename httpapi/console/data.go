@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/incidents"
 )
 
 func pathEscape(s string) string { return url.PathEscape(s) }
@@ -19,9 +21,42 @@ type overviewBody struct {
 	Endpoints []overviewEndpoint `json:"endpoints"`
 	Listed    bool               `json:"listed"` // false: the key may not list endpoints, so these are from its scopes
 	Pods      *overviewPods      `json:"pods"`
-	State     json.RawMessage    `json:"state"`  // for operators
-	Outbox    *outboxBody        `json:"outbox"` // for operators
-	More      bool               `json:"more"`   // there are other endpoints
+	State     json.RawMessage    `json:"state"` // for operators
+	Incidents []incidentItem     `json:"incidents"`
+	More      bool               `json:"more"` // there are other endpoints
+}
+
+// An incidentItem is what the first page shows of an incident.
+type incidentItem struct {
+	Cause    string   `json:"cause"`
+	Severity string   `json:"severity"`
+	Kind     string   `json:"kind"`
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`
+	Since    string   `json:"since"`
+	Who      []string `json:"who"`
+	More     int      `json:"more"`
+	Act      string   `json:"act"`
+	Detail   string   `json:"detail"`
+}
+
+// incidents returns what is wrong for who looks at it, the most severe first.
+func (c *Console) incidents(s *session) []incidentItem {
+	items := []incidentItem{}
+	if c.Incidents == nil {
+		return items
+	}
+	list := c.Incidents()
+	if !s.who.Operator() {
+		list = incidents.For(list, s.who.User)
+	}
+	for _, i := range list {
+		items = append(items, incidentItem{
+			string(i.Cause), string(i.Severity), i.Kind, i.ID, i.Name, i.Since.UTC().Format(time.RFC3339),
+			append([]string{}, i.Who...), i.More, i.Act, i.Detail,
+		})
+	}
+	return items
 }
 
 type overviewEndpoint struct {
@@ -54,21 +89,17 @@ func (c *Console) overview(w *httpapi.Answer, r *http.Request, s *session) {
 	if s.who.Operator() {
 		owner = everybodys
 	}
-	b.Endpoints, b.More, b.Listed = c.listEndpoints(w, r, s, owner)
-	if !b.Listed {
-		for _, p := range s.who.Scopes {
-			if p.Area == "endpoint" && p.Endpoint != "*" {
-				b.Endpoints = append(b.Endpoints, overviewEndpoint{ID: p.Endpoint, Name: p.Endpoint})
-			}
-		}
+	b.Endpoints, b.More, b.Listed = c.seenEndpoints(w, r, s, owner)
+	if s.who.Can(readsPods) {
+		b.Pods = c.listPods(w, r, s, owner)
 	}
-	b.Pods = c.listPods(w, r, s, owner)
 	for i := range b.Endpoints {
 		c.measure(w, r, s, &b.Endpoints[i])
 	}
 	if owner != "" {
-		b.State, b.Outbox = c.read(w, r, s, "/v2/admin/state").json(), c.outbox(r)
+		b.State = c.read(w, r, s, "/v2/admin/state").json()
 	}
+	b.Incidents = c.incidents(s)
 	answer(w, b)
 }
 
@@ -78,6 +109,22 @@ const (
 	onePage    = "?limit=1000"
 	everybodys = "&owner=*"
 )
+
+// seenEndpoints returns the endpoints that the key may list, or those that its scopes name if it may list none.
+func (c *Console) seenEndpoints(w *httpapi.Answer, r *http.Request, s *session, owner string) (list []overviewEndpoint, more, listed bool) {
+	if s.who.Can(readsEndpoints) {
+		if list, more, listed = c.listEndpoints(w, r, s, owner); listed {
+			return list, more, true
+		}
+	}
+	list = []overviewEndpoint{}
+	for _, p := range s.who.Scopes {
+		if p.Area == "endpoint" && p.Endpoint != "*" {
+			list = append(list, overviewEndpoint{ID: p.Endpoint, Name: p.Endpoint})
+		}
+	}
+	return list, false, false
+}
 
 // listEndpoints returns the endpoints that the key may list. ok is false if it may list none.
 func (c *Console) listEndpoints(w *httpapi.Answer, r *http.Request, s *session, owner string) (list []overviewEndpoint, more, ok bool) {
@@ -192,16 +239,62 @@ func (c *Console) waiting(w *httpapi.Answer, r *http.Request, s *session) {
 		pass(w, err)
 		return
 	} else if b.Waiting = n; job.ID != "" {
-		b.Oldest, b.Why = job.raw, c.why(w, r, s, id, job.ID)
+		b.Oldest = job.raw
+		if s.who.Can(readsEndpoints) {
+			b.Why = c.why(w, r, s, id, job.ID)
+		}
 	}
-	b.Endpoint = c.read(w, r, s, "/v2/serverless/"+id).json()
-	b.Queue = c.read(w, r, s, "/v2/serverless/"+id+"/queue").json()
+	c.addSettings(w, r, s, &b)
+	answer(w, b)
+}
+
+// addSettings adds what the key may read of the settings of an endpoint and of its workers.
+func (c *Console) addSettings(w *httpapi.Answer, r *http.Request, s *session, b *waitingBody) {
+	b.Endpoint, b.Queue, b.Decisions = json.RawMessage("null"), json.RawMessage("null"), json.RawMessage("null")
+	at := "/v2/serverless/" + pathEscape(r.PathValue("endpoint"))
+	if s.who.Can(readsEndpoints) {
+		b.Endpoint = c.read(w, r, s, at).json()
+	}
+	if !c.manages(r, s) {
+		return
+	}
+	b.Queue = c.read(w, r, s, at+"/queue").json()
 	var of struct{ Workers json.RawMessage }
-	if c.readInto(w, r, s, "/v2/serverless/"+id+"/workers", &of) {
+	if c.readInto(w, r, s, at+"/workers", &of) {
 		b.Workers = &workersBody{of.Workers, c.moreOf(r)}
 	}
-	b.Decisions = c.read(w, r, s, "/v2/serverless/"+id+"/decisions").json()
-	answer(w, b)
+	b.Decisions = c.read(w, r, s, at+"/decisions").json()
+}
+
+// What pages read again and again. The console does not ask for what the key may not read: each refusal
+// would be a line in the audit log.
+var (
+	readsEndpoints = httpapi.Permission{Area: "endpoints", Level: httpapi.Read}
+	readsPods      = httpapi.Permission{Area: "pods", Level: httpapi.Read}
+)
+
+// manages reports whether the key may read the workers and the queue of the endpoint in the path: those
+// of a shared one are for operators.
+func (c *Console) manages(r *http.Request, s *session) bool {
+	return c.managesOne(r, s, r.PathValue("endpoint"))
+}
+
+func (c *Console) managesOne(r *http.Request, s *session, endpoint string) bool {
+	if !s.who.Can(readsEndpoints) {
+		return false
+	}
+	if c.Jobs == nil || s.who.Operator() {
+		return true // or the API refuses it
+	}
+	e, err := c.Jobs.GetEndpoint(r.Context(), s.who.User, endpoint)
+	return err == nil && e.Owner != ""
+}
+
+// endpoint says what the page of an endpoint has.
+func (c *Console) endpoint(w *httpapi.Answer, r *http.Request, s *session) {
+	answer(w, struct {
+		Managed bool `json:"managed"`
+	}{c.manages(r, s)})
 }
 
 func (c *Console) why(w *httpapi.Answer, r *http.Request, s *session, endpoint, job string) string {

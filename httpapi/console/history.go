@@ -15,7 +15,7 @@ import (
 )
 
 // Bounds of the history: 5 s apart for an hour, of the first 200 endpoints. It takes at most
-// 200 * 720 * 36 bytes, or 5 MB.
+// 200 * 720 * 36 bytes, or 5 MB, and 2 MB for the latency.
 const (
 	sampleEvery  = 5 * time.Second
 	sampleCount  = 720
@@ -33,18 +33,25 @@ type sample struct {
 type ring struct {
 	last [sampleCount]sample
 	n    int       // samples taken
+	base int64     // of failed, before the first sample
 	at   time.Time // of the newest
+
+	latency latency
 }
 
 // history is a ring for each endpoint.
 type history struct {
+	times func(endpoint string) (ends []int64, waited, ran []uint64) // Options.JobTimes
+
 	mu sync.Mutex
 	by map[string]*ring
 }
 
 func (h *history) init() { h.by = map[string]*ring{} }
 
-func (h *history) add(now time.Time, endpoint string, s sample) {
+// add keeps a sample of an endpoint that was made at an instant. What has failed before the first sample
+// of an endpoint that is younger than the history has failed lately, too.
+func (h *history) add(now, made time.Time, endpoint string, s sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.by[endpoint]
@@ -53,7 +60,15 @@ func (h *history) add(now time.Time, endpoint string, s sample) {
 			return
 		}
 		r = new(ring)
+		if now.Sub(made) >= sampleCount*sampleEvery {
+			r.base = s.failed
+		}
 		h.by[endpoint] = r
+	}
+	if r.n%latencyEvery == 0 && h.times != nil {
+		if ends, waited, ran := h.times(endpoint); len(ends) > 0 {
+			r.latency.add(ends, waited, ran)
+		}
 	}
 	r.last[r.n%sampleCount] = s
 	r.n++
@@ -83,6 +98,7 @@ type historyBody struct {
 	Failed    []int64 `json:"failed"`
 
 	ColdStarts *coldStartsBody `json:"coldStarts"` // null: no worker has started
+	Latency    *latencyBody    `json:"latency"`    // null: it is not known
 }
 
 // A coldStartsBody sums up the last starts of workers: from the decision to start one until it
@@ -134,6 +150,7 @@ func (h *history) read(endpoint string) historyBody {
 		b.Oldest = append(b.Oldest, s.oldest)
 		b.Completed, b.Failed = append(b.Completed, s.completed), append(b.Failed, s.failed)
 	}
+	b.Latency = r.latency.body()
 	return b
 }
 
@@ -146,8 +163,11 @@ func (h *history) failedLately(endpoint string) int64 {
 	if r == nil {
 		return 0
 	}
-	first, last := r.last[max(r.n-sampleCount, 0)%sampleCount], r.last[(r.n-1)%sampleCount]
-	return max(last.failed-first.failed, 0)
+	before := r.base
+	if r.n > sampleCount {
+		before = r.last[r.n%sampleCount].failed
+	}
+	return max(r.last[(r.n-1)%sampleCount].failed-before, 0)
 }
 
 // Run records what endpoints are like, for the pictures of the last hour, until ctx ends. Then
@@ -189,7 +209,7 @@ func (c *Console) sample(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.history.add(now, e.ID, sampleOf(now, &h))
+		c.history.add(now, e.Created, e.ID, sampleOf(now, &h))
 	}
 	c.history.drop(now.Add(-10 * sampleEvery))
 	return nil

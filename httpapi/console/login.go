@@ -163,6 +163,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		id, err = c.Auth.Authenticate(r.Context(), key)
 	}
+	if err == nil && id.Pod != "" {
+		err = httpapi.ErrKey // it does nothing but for its pod
+	}
 	if err != nil {
 		c.failTry(w, r, err)
 		return

@@ -27,7 +27,11 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/catalog"
+	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/templates"
+	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit/budget"
+	"github.com/podyard/podyard/registries"
 	"github.com/podyard/podyard/serverless"
 )
 
@@ -40,12 +44,13 @@ type screen struct {
 }
 
 // screens are all pages with what their modules read. {job}, {failed}, {stream}, {waits}, {dead},
-// {batch}, {schedule} and {pod} are ids.
+// {batch}, {schedule}, {pod} and {cluster} are ids.
 var screens = []screen{
 	{"overview", "", []string{"session", "data/overview"}},
-	{"endpoint", "e/echo", []string{"api/v2/serverless/echo", "data/history/echo", "data/waiting/echo", "api/v2/echo/requests?status=COMPLETED&limit=100", "api/v2/serverless/echo/releases"}},
+	{"endpoint", "e/echo", []string{"api/v2/serverless/echo", "data/endpoint/echo", "data/history/echo", "data/waiting/echo", "api/v2/echo/requests?status=COMPLETED&limit=100", "api/v2/serverless/echo/releases"}},
 	{"why", "e/idle/why", []string{"data/waiting/idle?owner=*", "api/v2/idle/requests?status=IN_QUEUE&limit=100&owner=*"}},
 	{"jobs", "e/echo/jobs", []string{"data/jobs/echo?offset=0&limit=100", "data/jobs/echo?offset=0&limit=100&status=FAILED&owner=*", "data/jobs/echo?offset=0&limit=100&idPrefix=dbe", "api/v2/echo/requests?offset=0&limit=100"}},
+	{"all-jobs", "jobs", []string{"data/jobs", "data/jobs?status=FAILED,TIMED_OUT"}},
 	{"job", "e/echo/jobs/{job}", []string{"data/job/echo/{job}", "data/job/echo/{job}/input", "data/job/echo/{job}/output", "api/v2/echo/attempts/{job}", "api/v2/serverless/echo/deliveries/{job}"}},
 	{"job-failed", "e/echo/jobs/{failed}", []string{"data/job/echo/{failed}", "api/v2/echo/attempts/{failed}"}},
 	{"job-again", "e/echo/jobs/{again}", []string{"data/job/echo/{again}", "api/v2/echo/attempts/{again}"}},
@@ -60,11 +65,18 @@ var screens = []screen{
 	{"workers", "e/echo/workers", []string{"data/workers/echo"}},
 	{"scaling", "e/echo/scaling", []string{"api/v2/serverless/echo/decisions"}},
 	{"queue", "e/echo/queue", []string{"api/v2/serverless/echo/queue"}},
+	{"find", "find", []string{"data/find?q=notebook", "data/find?q=local", "data/find?q=none"}},
 	{"pods", "pods", []string{"api/v2/pods?owner=*"}},
 	{"pod", "pods/{pod}", []string{"api/v2/pods/{pod}", "api/v2/pods/{pod}/why"}},
+	{"clusters", "clusters/{cluster}", []string{"api/v2/clusters?owner=*", "api/v2/clusters/{cluster}"}}, // pods that start at once have their addresses in any order
 	{"billing", "billing", []string{"api/v2/billing?bucketSize=day"}},
 	{"account", "account", []string{"session", "api/v2/account/limits?windows=true", "api/v2/account/keys?owner=*"}},
 	{"hosts", "hosts", []string{"api/v2/admin/state?claims=true"}},
+	{"users", "users/root", []string{"api/v2/admin/state", "api/v2/account/limits?windows=true&owner=*", "api/v2/account/limits?windows=true&owner=root", "api/v2/pods?owner=root", "api/v2/serverless?owner=root", "api/v2/account/keys?owner=root"}},
+	{"volumes", "volumes", []string{"api/v2/network-volumes?owner=*"}},
+	{"templates", "templates", []string{"api/v2/templates?owner=*"}},
+	{"secrets", "secrets", []string{"api/v2/account/secrets?owner=*"}},
+	{"registries", "registries", []string{"api/v2/registries?owner=*"}},
 	{"audit", "audit", []string{"api/v2/admin/audit?limit=100"}},
 }
 
@@ -167,6 +179,8 @@ func furnished(t *testing.T) (w *world, ids map[string]string) {
 	check(t, err)
 	account := accounts.New(keyStore, &accounts.Options{Rand: rand.NewChaCha8([32]byte{3})})
 	w.api = httpapi.New(httpapi.Services{
+		Volumes: volumes.New(memory.NewVolumes(), cat, &volumes.Options{Rand: rand.NewChaCha8([32]byte{4})}), Templates: templates.New(memory.NewTemplates(), &templates.Options{Rand: rand.NewChaCha8([32]byte{5})}),
+		Registries: registries.New(memory.NewRegistries(), &registries.Options{Rand: rand.NewChaCha8([32]byte{6})}), Secrets: secrets.New(memory.NewSecrets(), nil),
 		Jobs: w.jobs, Pods: p, Accounts: account, Billing: bills, Budgets: budget.NewLedger(budget.NewSet(budget.Users{}), podStore, keyStore, queue, eps),
 	}, &httpapi.Options{Auth: auth, Audit: audit.NewMemory(100)})
 	w.console, err = console.New(w.api, &console.Options{Auth: auth, Jobs: w.jobs, Secret: bytes.Repeat([]byte("s"), 32)})
@@ -196,6 +210,8 @@ func (w *world) background(run func(context.Context) error) {
 	go func() { done <- run(ctx) }()
 	w.t.Cleanup(func() { cancel(); <-done })
 }
+
+const clusterBody = `{"name":"train","type":"TRAINING","image":"acme/train:2","compute":{"gpuTypeId":"NVIDIA GeForce RTX 4090","gpuCountPerPod":1,"podCount":2}}`
 
 // refusing is a receiver of webhooks that is not there.
 type refusing struct{}
@@ -246,6 +262,12 @@ func (w *world) furnish() map[string]string {
 	add("pod", "POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter:2","cpu":{"id":"cpu3c","vcpuCount":2},"ports":["8888/http"],"env":{"TOKEN":"a-value"}}`)
 	add("key", "POST", "/v2/account/keys", `{"scopes":["pods:read"]}`)
 	add("again", "POST", "/v2/echo/run", `{"input":{"fail":"no GPU"},"queue":{"retry":{"attempts":2,"delay":100}}}`)
+	w.call("POST", "/v2/network-volumes", `{"name":"weights","size":50,"dataCenter":"US-KS-2"}`)
+	w.call("POST", "/v2/templates", `{"name":"jupyter","image":"acme/jupyter:2"}`)
+	w.call("POST", "/v2/registries", `{"name":"ghcr","username":"acme","password":"a-value"}`)
+	var cluster struct{ ID string }
+	check(w.t, json.Unmarshal(w.call("POST", "/v2/clusters", clusterBody), &cluster))
+	ids["cluster"] = cluster.ID
 	time.Sleep(time.Minute - time.Second) // not at the instant of a sample
 	return ids
 }

@@ -62,7 +62,7 @@ func (c *Console) webhooks(w *httpapi.Answer, r *http.Request, s *session) {
 			b.More = true
 			break
 		}
-		if e.Type != "LOAD_BALANCER" {
+		if e.Type != loadBalancer {
 			b.More = c.addWebhooks(w, r, s, e.ID, q, &b.Webhooks) || b.More
 		}
 	}

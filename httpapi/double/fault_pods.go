@@ -42,6 +42,14 @@ func (s *podStore) CreateKeyed(ctx context.Context, p *pods.Pod, k idempotency.R
 	return err
 }
 
+func (s *podStore) CreateAll(ctx context.Context, list []*pods.Pod, k *idempotency.Record) error {
+	err := s.PodStore.CreateAll(ctx, list, k)
+	if err == nil {
+		s.changed()
+	}
+	return err
+}
+
 func (s *podStore) Update(ctx context.Context, id string, fn func(*pods.Pod) error) (*pods.Pod, error) {
 	p, err := s.PodStore.Update(ctx, id, fn)
 	if err == nil {

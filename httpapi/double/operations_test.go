@@ -20,11 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "write COVERAGE.md")
 
+const trainingCluster = `{"name":"train","type":"TRAINING","image":"i","compute":{"gpuTypeId":"NVIDIA GeForce RTX 4090","gpuCountPerPod":1,"podCount":2}}`
+
 // A seeded has the ids of everything that scenarios use.
 type seeded struct {
 	*apitest.Server
-	pod, registry, secret, endpoint, volume, template, key, schedule, batch string
-	queued, done, failed, streamed, hooked                                  string
+	pod, registry, secret, endpoint, volume, template, key, schedule, batch, cluster string
+	queued, done, failed, streamed, hooked                                           string
 }
 
 func everything(t *testing.T) *seeded {
@@ -48,6 +50,7 @@ func everything(t *testing.T) *seeded {
 	m.batch = want(t, s, 200, "POST", "/v2/drafts/batch", `[{"input":{}}]`).field("id")
 	m.schedule = id("/v2/q/schedules", `{"cron":"0 0 * * *","run":{"input":{}}}`)
 	m.pod = id("/v2/pods", pod)
+	m.cluster = id("/v2/clusters", trainingCluster)
 	m.queued = run(t, s, "q", `{"input":{}}`)
 	m.done = run(t, s, "echo", `{"input":{}}`)
 	m.failed = run(t, s, "script", `{"input":{"to":"fail"}}`)
@@ -72,6 +75,12 @@ var scenarios = []scenario{
 	{"openapi", "GET", "/v2/openapi.json", "", 200, `"openapi":"3.1.0"`},
 	{"listPods", "GET", "/v2/pods", "", 200, `"name":"web"`},
 	{"createPod", "POST", "/v2/pods", pod, 201, `"status":"PROVISIONING"`},
+	{"listClusters", "GET", "/v2/clusters", "", 200, `"name":"train"`},
+	{"createCluster", "POST", "/v2/clusters", trainingCluster, 201, `"podCount":2`},
+	{"getCluster", "GET", "/v2/clusters/{cluster}", "", 200, `"byStatus":{"RUNNING":2}`},
+	{"updateCluster", "PATCH", "/v2/clusters/{cluster}", `{"name":"other"}`, 200, `"name":"other"`},
+	{"deleteCluster", "DELETE", "/v2/clusters/{cluster}", "", 204, ""},
+	{"listClusterPods", "GET", "/v2/clusters/{cluster}/pods", "", 200, `"rank":1`},
 	{"getPod", "GET", "/v2/pods/{pod}", "", 200, `"status":"RUNNING"`},
 	{"updatePod", "PATCH", "/v2/pods/{pod}", `{"name":"other"}`, 200, `"name":"other"`},
 	{"deletePod", "DELETE", "/v2/pods/{pod}", "", 204, ""},
@@ -79,6 +88,10 @@ var scenarios = []scenario{
 	{"getPodOptions", "GET", "/v2/pods/{pod}/options", "", 200, `"stopGrace":10000,`},
 	{"whyPod", "GET", "/v2/pods/{pod}/why", "", 200, `"status":"RUNNING","why":null`},
 	{"getPodLogs", "GET", "/v2/pods/{pod}/logs?source=container", "", 200, `"line":"ready"`},
+	{"execPod", "POST", "/v2/pods/{pod}/exec", `{"command":["cat"],"stdin":"hello"}`, 200, `{"exitCode":0,"stdout":"hello","stderr":"","truncated":false}`},
+	{"podTerminal", "GET", "/v2/pods/{pod}/terminal", "", 400, "this path is for WebSockets"},
+	{"getPodFiles", "GET", "/v2/pods/{pod}/files?path=/a", "", 501, "lacks tar"},
+	{"putPodFiles", "PUT", "/v2/pods/{pod}/files?path=/a", "", 501, "lacks tar"},
 	{"resetPod", "POST", "/v1/pods/{pod}/reset", "", 200, `"id"`},
 
 	{"listNetworkVolumes", "GET", "/v2/network-volumes", "", 200, `"name":"v"`},
@@ -111,6 +124,7 @@ var scenarios = []scenario{
 	{"getSshKeys", "GET", "/v2/account/ssh-keys", "", 200, `[]`},
 	{"updateSshKeys", "PUT", "/v2/account/ssh-keys", `{"keys":[]}`, 200, `[]`},
 
+	{"listClusterBilling", "GET", "/v2/billing/clusters", "", 200, `"uniqueClusterCount":1`},
 	{"listBilling", "GET", "/v2/billing", "", 200, `[`},
 	{"listPodBilling", "GET", "/v2/billing/pods", "", 200, `[`},
 	{"listServerlessBilling", "GET", "/v2/billing/serverless", "", 200, `[`},
@@ -169,6 +183,7 @@ var scenarios = []scenario{
 	{"cancel", "POST", "/v2/q/cancel/{queued}", "", 200, `"CANCELLED"`},
 	{"retry", "POST", "/v2/script/retry/{failed}", "", 200, `"IN_QUEUE"`},
 	{"listAttempts", "GET", "/v2/script/attempts/{failed}", "", 200, `"number":1,"status":"FAILED","error":"no"`},
+	{"jobLog", "GET", "/v2/script/log/{failed}", "", 200, `"lines":[],"dropped":0`},
 	{"listDeadLetters", "GET", "/v2/q/dead", "", 200, `{"dead":[]}`},
 	{"getDeadLetter", "GET", "/v2/q/dead/{queued}", "", 404, "dead letter not found"},
 	{"redriveDeadLetter", "POST", "/v2/q/dead/{queued}/redrive", "", 404, "dead letter not found"},
@@ -207,7 +222,7 @@ var scenarios = []scenario{
 
 func (m *seeded) fill(path string) string {
 	return strings.NewReplacer(
-		"{pod}", m.pod, "{registry}", m.registry, "{secret}", m.secret, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key, "{schedule}", m.schedule, "{batch}", m.batch,
+		"{pod}", m.pod, "{cluster}", m.cluster, "{registry}", m.registry, "{secret}", m.secret, "{endpoint}", m.endpoint, "{volume}", m.volume, "{template}", m.template, "{key}", m.key, "{schedule}", m.schedule, "{batch}", m.batch,
 		"{queued}", m.queued, "{done}", m.done, "{failed}", m.failed, "{streamed}", m.streamed, "{hooked}", m.hooked,
 	).Replace(path)
 }

@@ -97,7 +97,8 @@ func (w *instance) stepServices(ctx context.Context, now time.Time) (next time.T
 	if err != nil {
 		return next, false, err
 	}
-	for _, t := range [...]time.Time{a, b, c} {
+	d, _ := w.services.Spending.Step(ctx, now) // after a fault of the plan it is tried again
+	for _, t := range [...]time.Time{a, b, c, d} {
 		if t.After(now) {
 			next = earlier(next, t)
 		}

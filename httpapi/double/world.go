@@ -136,7 +136,7 @@ func newInstance(o *Options, f *faults, seed uint64) (*instance, error) {
 // newServer makes the server on the stores, which fail by the plan.
 func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, rt pods.Runtime, failing *fault.Plan) (*server.Server, error) {
 	e, r, v, t, k := memory.NewEndpoints(), memory.NewRegistries(), memory.NewVolumes(), memory.NewTemplates(), memory.NewSSHKeys()
-	a, c, b, x := memory.NewAccounts(), memory.NewSchedules(), memory.NewBatches(), memory.NewSecrets()
+	a, c, b, x, l := memory.NewAccounts(), memory.NewSchedules(), memory.NewBatches(), memory.NewSecrets(), memory.NewJobLogs()
 	return server.New(context.Background(), &server.Options{ //nolint:forbidigo // without workers of its own it asks no store
 		Stores: server.Stores{
 			Pods: w.pods, Endpoints: fault.Endpoints(e, failing), Jobs: w.queue,
@@ -144,8 +144,8 @@ func (w *instance) newServer(o *Options, seed uint64, sender serverless.Sender, 
 			Templates: fault.Templates(t, failing), SSHKeys: fault.SSHKeys(k, failing), Secrets: fault.Secrets(x, failing),
 			Accounts: fault.Accounts(a, failing), Billing: fault.Billing(memory.NewBilling(), failing),
 			Schedules: fault.Schedules(c, failing),
-			Batches:   fault.Batches(b, failing),
-			Counters:  append(w.counters, e, r, v, t, k, a, c, b, x),
+			Batches:   fault.Batches(b, failing), JobLogs: fault.JobLogs(l, failing),
+			Counters: append(w.counters, e, r, v, t, k, a, c, b, x, l),
 		},
 		Budgets: budget.NewSet(o.Budgets),
 		Catalog: w.catalog, Hosts: pods.SimulatedHosts(w.catalog, rt), Clock: w.clock, Logger: o.Logger,

@@ -32,7 +32,7 @@ const (
 // A held is an active request.
 type held struct {
 	kind   kind
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 }
 
 // A kind says how the shutdown affects a request.
@@ -67,8 +67,8 @@ func (g *gate) kindOf(r *http.Request) kind {
 // guard passes admitted requests to next.
 func (g *gate) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
 		h := &held{g.kindOf(r), cancel}
 		now, ok := g.enter(h)
 		if ok {
@@ -133,7 +133,7 @@ func (g *gate) drain() {
 	g.phase = draining
 	for h := range g.held {
 		if h.kind == asking {
-			h.cancel()
+			h.cancel(nil)
 			continue
 		}
 		g.readers = g.readers || h.kind != proxied
@@ -146,7 +146,7 @@ func (g *gate) endProxied() (answered func() bool) {
 	defer g.mu.Unlock()
 	for h := range g.held {
 		if h.kind == proxied {
-			h.cancel()
+			h.cancel(nil)
 		}
 	}
 	return func() bool {
@@ -167,7 +167,7 @@ func (g *gate) close() {
 	defer g.mu.Unlock()
 	g.phase = closed
 	for h := range g.held {
-		h.cancel()
+		h.cancel(errStopping) // who follows a log sends its rest
 	}
 }
 

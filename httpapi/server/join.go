@@ -8,6 +8,7 @@ import (
 
 	"github.com/podyard/podyard/internal/unwrap"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/endpoints"
 	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/servers"
 	"github.com/podyard/podyard/serverless/workers"
@@ -42,7 +43,7 @@ func join(ctx context.Context, o *Options) (*servers.Server, *peers, error) {
 	if o.Stores.Servers == nil {
 		return nil, nil, nil
 	}
-	s, err := servers.Join(ctx, o.Stores.Servers, &servers.Options{Clock: o.Clock, Data: []byte(o.Name), Logger: o.Logger})
+	s, err := servers.Join(ctx, o.Stores.Servers, &servers.Options{Clock: o.Clock, Data: showing(o.Name, cmp.Or(o.Version, moduleVersion()), endpoints.NotCordoned), Logger: o.Logger})
 	if err != nil {
 		return nil, nil, fmt.Errorf("server: %w", err)
 	}

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func memoryStores(*testing.T) server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
-		SSHKeys: memory.NewSSHKeys(), Secrets: memory.NewSecrets(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(), Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
+		SSHKeys: memory.NewSSHKeys(), Secrets: memory.NewSecrets(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(), Schedules: memory.NewSchedules(), Batches: memory.NewBatches(), JobLogs: memory.NewJobLogs(),
 	}
 }
 
@@ -52,7 +52,7 @@ func diskStores(t *testing.T, dir string) server.Stores {
 	}
 	return server.Stores{
 		Pods: d.Pods(), Registries: d.Registries(), Volumes: d.Volumes(), Templates: d.Templates(),
-		SSHKeys: d.SSHKeys(), Secrets: d.Secrets(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(),
+		SSHKeys: d.SSHKeys(), Secrets: d.Secrets(), Accounts: d.Accounts(), Billing: d.Billing(), Endpoints: d.Endpoints(), Jobs: d.Jobs(), Schedules: d.Schedules(), Batches: d.Batches(), JobLogs: d.JobLogs(),
 		Run: d.Run, Close: d.Close,
 	}
 }

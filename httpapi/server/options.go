@@ -111,6 +111,9 @@ type Options struct {
 	PeerURL string
 	// Version is the version of the program, for operators. Default: that of its module.
 	Version string
+	// CertificateEnds returns until when the certificate of the listeners is valid; zero: there is
+	// none. Operators are told two weeks before. It must not block. It may be nil.
+	CertificateEnds func() time.Time
 	// Reload reads the program's configuration again, for POST /v2/admin/reload: see
 	// httpapi.Program. Default: that operation is refused.
 	Reload func(context.Context) (*httpapi.ReloadReport, error)

@@ -31,9 +31,12 @@ func (p program) Reload(ctx context.Context) (*httpapi.ReloadReport, error) {
 
 // State implements httpapi.Program.
 func (p program) State() httpapi.ProgramState {
-	s := httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: p.version}
+	s := httpapi.ProgramState{Name: p.name, Cordon: p.cordoned(), Err: p.ready(), Since: p.since, Version: p.version, Incidents: p.Incidents()}
 	if p.stores.Warning != nil {
 		s.Warning = p.stores.Warning()
+	}
+	if others := p.others.Load(); others != nil {
+		s.Others = *others
 	}
 	return s
 }
@@ -41,6 +44,9 @@ func (p program) State() httpapi.ProgramState {
 // Cordon implements httpapi.Program.
 func (p program) Cordon(c endpoints.Cordon) {
 	p.cordon.Store(&c)
+	if p.joined != nil {
+		p.joined.SetData(showing(p.name, p.version, c))
+	}
 	if p.services.Jobs != nil {
 		p.services.Jobs.SetDraining(c == endpoints.Drained)
 		p.services.Jobs.Resync()

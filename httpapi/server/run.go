@@ -154,9 +154,13 @@ func (r *running) start(ctx context.Context) {
 	if r.Server.services.Billing != nil && r.keepBilling > 0 {
 		run("billing", r.expireBilling)
 	}
+	if r.Server.services.Spending != nil && r.limited {
+		run("spending", r.Server.services.Spending.Run)
+	}
 	if r.Server.services.Volumes != nil {
 		run("volumes", r.sweepVolumes)
 	}
+	run("incidents", r.watch)
 	if r.stores.Run != nil {
 		run("stores", r.stores.Run)
 	}

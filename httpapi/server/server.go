@@ -3,6 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi"
 	"github.com/podyard/podyard/httpapi/conns"
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/pods"
 	"github.com/podyard/podyard/problem"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -37,6 +41,7 @@ type Server struct {
 	peers    *peers          // may be nil
 
 	keepBilling time.Duration // negative: for ever
+	limited     bool          // there are budgets
 
 	workers []Worker
 	conns   *conns.Limiter // may be nil
@@ -47,7 +52,11 @@ type Server struct {
 	metrics http.Handler                     // may be nil
 	cordon  atomic.Pointer[endpoints.Cordon] // nil: not cordoned
 	version string
-	reload  func(context.Context) (*httpapi.ReloadReport, error) // may be nil
+	// incidents is what the last look has found; nil: there was none.
+	incidents   atomic.Pointer[[]incidents.Incident]
+	others      atomic.Pointer[[]httpapi.OtherServer]                // that the last look has found
+	certificate func() time.Time                                     // may be nil
+	reload      func(context.Context) (*httpapi.ReloadReport, error) // may be nil
 }
 
 // New creates the services and the endpoints of Options.Workers. It starts nothing. ctx is
@@ -58,9 +67,10 @@ func New(ctx context.Context, o *Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{
 		stores: o.Stores, runtimes: slices.Clone(o.Runtimes), api: o.API,
-		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers), keepBilling: o.KeepBilling,
+		clock: o.Clock, drain: o.Drain, wait: o.DrainWait, log: o.Logger, workers: slices.Clone(o.Workers), keepBilling: o.KeepBilling, limited: o.Budgets != nil,
 	}
 	s.name, s.since, s.reload, s.conns = o.Name, o.Clock.Now().UTC(), o.Reload, o.Connections
+	s.certificate = o.CertificateEnds
 	s.version = cmp.Or(o.Version, moduleVersion())
 	s.api.Program = s.Program()
 	s.gate.toWorker = s.api.ToWorker
@@ -109,18 +119,76 @@ func (s *Server) wire(ctx context.Context, o *Options) (err error) {
 	if s.joined, s.peers, err = join(ctx, o); err != nil {
 		return err
 	}
+	o.Pods.KeySecret = podSecret(o)
 	if s.services, err = wire(o); err != nil {
 		return err
 	}
+	if err := s.wireSSH(ctx, o); err != nil {
+		return err
+	}
+	return s.authenticate(ctx, o)
+}
+
+// authenticate adds the stored keys and those of pods to the keys of the options.
+func (s *Server) authenticate(ctx context.Context, o *Options) error {
 	s.api.Auth = o.API.Auth
 	if s.services.Accounts != nil {
 		if err := s.services.Accounts.Load(ctx); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		s.api.Auth = httpapi.AnyOf(o.API.Auth, httpapi.StoredKeys(s.services.Accounts))
+		s.api.Auth = httpapi.AnyOf(s.api.Auth, httpapi.StoredKeys(s.services.Accounts))
+	}
+	if s.services.Pods != nil && o.Pods.KeyURL != nil {
+		s.api.Auth = httpapi.AnyOf(s.api.Auth, httpapi.PodKeys(s.services.Pods))
 	}
 	return nil
 }
+
+// podSecret is the secret of the keys of pods. It follows from that of the workers, which servers share.
+func podSecret(o *Options) []byte {
+	switch {
+	case len(o.Pods.KeySecret) > 0:
+		return o.Pods.KeySecret
+	case len(o.Jobs.WorkerSecret) > 0:
+		return derived(o.Jobs.WorkerSecret, "pods")
+	}
+	b := make([]byte, sha256.Size) // nothing outlives this process
+	rand.Read(b)
+	return b
+}
+
+// derived is a secret for another purpose that follows from one.
+func derived(secret []byte, purpose string) []byte {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(purpose))
+	return mac.Sum(nil)
+}
+
+// wireSSH makes the secret of the SSH front: that of the store which servers share, or else one that
+// follows from that of the workers.
+func (s *Server) wireSSH(ctx context.Context, o *Options) error {
+	if o.API.PodSSH == nil || len(o.API.PodSSH.Secret) > 0 {
+		return nil
+	}
+	front := *o.API.PodSSH
+	switch {
+	case s.joined != nil:
+		var err error
+		if front.Secret, err = s.joined.Secret(ctx, sshSecretName); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+	case len(o.Jobs.WorkerSecret) > 0:
+		front.Secret = derived(o.Jobs.WorkerSecret, sshSecretName)
+	default: // nothing outlives this process
+		front.Secret = make([]byte, sha256.Size)
+		rand.Read(front.Secret)
+	}
+	s.api.PodSSH = &front
+	return nil
+}
+
+// sshSecretName is the name of the secret in a servers.Store.
+const sshSecretName = "ssh"
 
 // Services returns the services behind the handlers. A service without a store is nil.
 func (s *Server) Services() httpapi.Services { return s.services }
@@ -167,9 +235,10 @@ func (s *Server) Jobs() http.Handler {
 	return s.gate.guard(httpapi.NewJobs(s.services.Jobs, &s.api))
 }
 
-// Workers serves the worker protocol alone, as httpapi.NewWorkers does.
+// Workers serves what pods need: the worker protocol, and what a pod may do with its own key, as
+// httpapi.NewForPods does.
 func (s *Server) Workers() http.Handler {
-	return s.gate.guard(httpapi.NewWorkers(s.services.Jobs, &s.api))
+	return s.gate.guard(httpapi.NewForPods(s.services, &s.api))
 }
 
 // probes adds the paths without a key. A mux would redirect paths that are not clean; api

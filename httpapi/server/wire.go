@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/podyard/podyard/backend/podfleet"
 	"github.com/podyard/podyard/httpapi"
@@ -12,6 +14,7 @@ import (
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/pods/billing"
 	"github.com/podyard/podyard/pods/secrets"
+	"github.com/podyard/podyard/pods/spending"
 	"github.com/podyard/podyard/pods/sshkeys"
 	"github.com/podyard/podyard/pods/templates"
 	"github.com/podyard/podyard/pods/volumes"
@@ -30,6 +33,9 @@ func wire(o *Options) (httpapi.Services, error) {
 			all.Billing = billing.NewShared(o.Stores.Billing, o.Clock, o.Jobs.Server.ID())
 		}
 	}
+	if all.Billing == nil && o.Budgets.Spends() {
+		return all, errors.New("server: budgets in money need Stores.Billing")
+	}
 	wireRecords(o, &all)
 	if o.Stores.Pods != nil {
 		service, err := pods.New(o.Stores.Pods, o.Catalog, o.Hosts, podOptions(o, &all))
@@ -46,7 +52,19 @@ func wire(o *Options) (httpapi.Services, error) {
 		all.Jobs = serverless.New(o.Stores.Jobs, o.Stores.Endpoints, opts)
 	}
 	all.Budgets = ledger(o, all.Jobs)
+	if all.Billing != nil {
+		all.Spending = spendingOf(o, &all)
+	}
 	return all, nil
+}
+
+// spendingOf judges what users spend on pods and workers.
+func spendingOf(o *Options, all *httpapi.Services) *spending.Service {
+	opts := spending.Options{Budgets: o.Budgets, Billing: all.Billing, Pods: all.Pods, Clock: o.Clock, Logger: o.Logger}
+	if all.Jobs != nil {
+		opts.Changed = all.Jobs.Resync
+	}
+	return spending.New(opts)
 }
 
 // ledger counts what users have in the stores and in this process. jobs may be nil.
@@ -134,6 +152,11 @@ func podOptions(o *Options, all *httpapi.Services) *pods.Options {
 	if opts.Meter == nil && all.Billing != nil {
 		opts.Meter = all.Billing
 	}
+	if opts.Afford == nil && all.Billing != nil {
+		opts.Afford = func(ctx context.Context, owner string, more float64, start func() error) error {
+			return all.Spending.Afford(ctx, owner, more, start)
+		}
+	}
 	if opts.Foreign == nil && o.Stores.Jobs != nil {
 		opts.Foreign = podfleet.IsWorker
 	}
@@ -161,6 +184,9 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	if opts.Schedules == nil {
 		opts.Schedules = o.Stores.Schedules
 	}
+	if opts.JobLogs == nil {
+		opts.JobLogs = o.Stores.JobLogs
+	}
 	if opts.Batches == nil {
 		opts.Batches = o.Stores.Batches
 	}
@@ -169,6 +195,11 @@ func jobOptions(o *Options, all *httpapi.Services) (*serverless.Options, error) 
 	}
 	if opts.Meter == nil && all.Billing != nil {
 		opts.Meter = podfleet.Meter(o.Catalog, all.Billing)
+	}
+	if opts.Spent == nil && all.Billing != nil {
+		opts.Spent = func(ctx context.Context, owner string) (string, time.Time, error) {
+			return all.Spending.Spent(ctx, owner)
+		}
 	}
 	if opts.Prober == nil && !opts.Deterministic { // its checks would not follow the order of calls
 		opts.Prober = httpapi.NewProber()

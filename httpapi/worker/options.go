@@ -3,9 +3,11 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,9 @@ type Options struct {
 	// Client makes the requests. Its Timeout must be zero or at least 90 s, because the
 	// service holds requests open. Default: a client with its own transport.
 	Client *http.Client
+	// Lines gets the lines of Task.Log, as the SDK prints them: the server that started the worker reads
+	// them from its output. FromEnv sets standard output. Default: nobody gets them.
+	Lines io.Writer
 	// Logger gets a message if the service cannot be reached. Default: nothing is logged.
 	Logger *slog.Logger
 
@@ -46,7 +51,8 @@ type Options struct {
 // (milliseconds).
 func FromEnv(env func(string) string) (*Options, error) {
 	o := &Options{
-		ID: env("RUNPOD_POD_ID"), Key: env("RUNPOD_AI_API_KEY"), Endpoint: env("RUNPOD_ENDPOINT_ID"),
+		Lines: os.Stdout,
+		ID:    env("RUNPOD_POD_ID"), Key: env("RUNPOD_AI_API_KEY"), Endpoint: env("RUNPOD_ENDPOINT_ID"),
 		takeURL: env("RUNPOD_WEBHOOK_GET_JOB"), doneURL: env("RUNPOD_WEBHOOK_POST_OUTPUT"),
 		streamURL: env("RUNPOD_WEBHOOK_POST_STREAM"), pingURL: env("RUNPOD_WEBHOOK_PING"),
 	}

@@ -181,7 +181,10 @@ func (r *runner) report(ctx context.Context, id string, out []byte, err error) {
 		Said   *verdict        `json:"podyard,omitempty"`
 	}{Output: out}
 	if v := (*serverless.Verdict)(nil); errors.As(err, &v) {
-		body.Output, body.Said, err = nil, verdictOf(v), nil
+		body.Said, err = verdictOf(v), nil
+		if body.Said.HoldKey == nil || body.Said.Snooze != nil || v.Cancel {
+			body.Output = nil
+		}
 	}
 	if err != nil {
 		body.Output, body.Error = nil, err.Error()
@@ -252,13 +255,17 @@ func (r *runner) emit(ctx context.Context, id string, k queue.OpKind, b []byte) 
 
 // A verdict is what a worker says of its job instead of a result.
 type verdict struct {
-	Snooze *int64 `json:"snooze,omitempty"`
-	Cancel bool   `json:"cancel,omitempty"`
+	Snooze  *int64 `json:"snooze,omitempty"`
+	Cancel  bool   `json:"cancel,omitempty"`
+	HoldKey *int64 `json:"holdKey,omitempty"`
 }
 
 func verdictOf(v *serverless.Verdict) *verdict {
 	said := &verdict{Cancel: v.Cancel}
-	if !v.Cancel || v.Snooze != 0 {
+	if v.HoldKey != 0 {
+		said.HoldKey = new(v.HoldKey.Milliseconds())
+	}
+	if !v.Cancel && v.HoldKey == 0 || v.Snooze != 0 {
 		said.Snooze = new(v.Snooze.Milliseconds())
 	}
 	return said

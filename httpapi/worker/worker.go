@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -189,7 +190,28 @@ func (r *runner) work(ctx context.Context, one *run) (out []byte, err error) {
 		}
 		return err
 	}
-	return r.w.Work(ctx, serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), one.job.attempt, emit))
+	task := serverless.NewTask(serverless.JobID(one.job.ID), one.job.Input, one.job.extra(), one.job.attempt, emit)
+	if r.Lines != nil {
+		task.OnLog(func(text string) { r.print(one.job.ID, text) })
+	}
+	return r.w.Work(ctx, task)
+}
+
+// print writes a line of a job as the SDK prints it.
+func (r *runner) print(job, text string) {
+	b, err := json.Marshal(struct {
+		RequestID string `json:"requestId"`
+		Message   string `json:"message"`
+		Level     string `json:"level"`
+	}{job, text, "INFO"})
+	if err != nil {
+		return // three texts are always JSON
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.Lines.Write(append(b, '\n')); err != nil {
+		r.Logger.Warn("a line of a job was not written", "job", job, "err", err)
+	}
 }
 
 func (r *runner) refusedOf(one *run) error {

@@ -23,8 +23,7 @@
 // there to a job that has left is dropped when it is first.
 //
 // A heap has only lines and owners with a job that can be claimed under the rules of the
-// endpoint. A line that is held until an instant is in a heap by this instant instead. A job is
-// counted as ready or running where its record says so (place), and the place
+// endpoint. A job is counted as ready or running where its record says so (place), and the place
 // follows the state in Commit, whatever the operation was. So each end of a job frees its place
 // once. A key at its limit takes its lines, at most ten, out of the heaps, an owner at its limit
 // itself. Rules are those of the last call; new limits look at every key of the endpoint once.

@@ -25,6 +25,9 @@ type Index struct {
 	before     queue.State // of the job that is moved: what Stats.Count reads
 	reads      int64
 	uniques    uniques
+	now        queue.Instant // see Tell
+	endedHolds []HoldTag
+	holding    map[*order]bool // those with keys that are held
 
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
@@ -123,6 +126,7 @@ func (x *Index) reterm(r *record, s *queue.State) {
 func (x *Index) ShowLoaded(i uint32) {
 	s := x.State(i)
 	x.Show(i, &s)
+	x.lists[x.t.at(i).endpoint].order.loaded = true
 	if s.Unique.Key != "" {
 		x.loadKey(i, &s)
 	}
@@ -161,7 +165,7 @@ func (x *Index) ensureList(ep uint32) *jobList {
 		for len(x.lists) <= int(ep) {
 			x.lists = append(x.lists, nil)
 		}
-		l = &jobList{order: order{owners: map[uint32]*owner{}}}
+		l = &jobList{order: order{owners: map[uint32]*owner{}, x: x}}
 		x.lists[ep] = l
 	}
 	return l
@@ -268,7 +272,11 @@ func (x *Index) Commit(i uint32, s *queue.State, e queue.Effect) {
 		l.stats.LastSeq = max(l.stats.LastSeq, s.Seq)
 		requeued = false
 	}
+	started := r.started
 	x.update(i, r, s)
+	if e&queue.GiveStart != 0 && l.order.rules.rated {
+		x.giveBack(x.lines[r.line].key, started)
+	}
 	if requeued {
 		x.trimRequeued(l)
 		l.requeued.push(ref{s.Seq, i})
@@ -405,17 +413,20 @@ func (x *Index) TickRef(i uint32) (ref queue.Ref) {
 // NextDue returns a lower bound of the instant at which TakeDue returns a job; 0: never.
 func (x *Index) NextDue() queue.Instant { return x.wheel.next() }
 
-// Stats returns the counts of one endpoint under rules.
-func (x *Index) Stats(endpoint string, rules *queue.Rules) queue.Stats {
+// Stats returns the counts of one endpoint under rules at now.
+func (x *Index) Stats(endpoint string, rules *queue.Rules, now queue.Instant) queue.Stats {
 	l := x.listOf(endpoint)
 	if l == nil {
 		return queue.Stats{}
 	}
-	x.setRules(&l.order, rules)
+	x.Tell(now)
+	if x.setRules(&l.order, rules); l.order.rules.rated {
+		x.refill(&l.order, now)
+	}
 	st, free := l.stats, l.order.couldRun()
 	st.Ready, st.ReadyLow = int64(free.all), int64(free.all-free.normal)
 	st.Blocked = int64(l.order.ready.all - free.all)
-	st.Oldest = x.oldest(l, free, st.Blocked > 0)
+	st.Oldest, st.Free = x.oldest(l, free, st.Blocked > 0), l.order.freeAt()
 	return st
 }
 

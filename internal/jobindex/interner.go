@@ -53,6 +53,13 @@ func (n *interner) place(s string) uint32 {
 	return uint32(len(n.list) - 1)
 }
 
+// keep adds a reference to a number that is in use.
+func (n *interner) keep(i uint32) {
+	if i != 0 {
+		n.list[i].refs++
+	}
+}
+
 func (n *interner) release(i uint32) {
 	if i == 0 {
 		return

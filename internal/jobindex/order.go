@@ -14,7 +14,6 @@ type order struct {
 	owners  map[uint32]*owner // with a job in any status
 	first   *owner            // whose jobs were first in the list of the endpoint; nil: it has no job any more
 	turns   minHeap[*owner]   // those with a job that could be claimed
-	held    minHeap[*line]    // by the instant until which they are held
 	rules   rules
 	ruled   bool   // there are rules
 	claims  uint64 // for turns
@@ -22,13 +21,18 @@ type order struct {
 	free    counts // the sum of that of the owners
 	running int
 	recent  *line
+	x       *Index
+	buckets
 }
 
 // rules are the rules of an endpoint.
-type rules struct{ queue.Rules }
+type rules struct {
+	queue.Rules
+	rated bool // there is a rate, or a key is held
+}
 
-// limit reports whether a key or an owner may have a limit.
-func (r *rules) limit() bool { return r.PerKey != 0 || r.PerUser != 0 }
+// limit reports whether a key or an owner may have a limit or a rate.
+func (r *rules) limit() bool { return r.PerKey != 0 || r.PerUser != 0 || r.rated || r.Keys != nil }
 
 // An owner has a line for each level and key.
 type owner struct {
@@ -42,6 +46,7 @@ type owner struct {
 	ready   counts
 	free    counts // the sum of that of the keys
 	running int
+	bucket  *bucket // nil: it is full
 	list    seqList // if the list of the endpoint is split
 }
 
@@ -59,6 +64,7 @@ type key struct {
 	lines   []*line // of the levels
 	ready   counts
 	running int
+	bucket  *bucket // nil: it is full
 }
 
 // A line has the ready jobs of one owner, priority and key, the oldest first. It exists while
@@ -73,9 +79,7 @@ type line struct {
 	requeued         seqHeap
 	head             ref // the oldest of both
 	served           queue.Turn
-	heldUntil        queue.Instant // no job is claimed before; 0: not held
 	turnPos, agesPos int32
-	heldPos          int32
 }
 
 // counts are numbers of jobs: of all, and of those without low priority.
@@ -117,13 +121,13 @@ func (x *Index) lineOf(q *order, user, name string, priority uint8) *line {
 	o := q.owners[who]
 	if o == nil {
 		x.names.intern(user)
-		o = &owner{name: who, keys: map[uint32]*key{}, holds: x.holderOf(user)}
+		o = &owner{name: who, keys: map[uint32]*key{}, holds: x.holderOf(user), bucket: q.list[bucketName{who, noName}]}
 		q.owners[who] = o
 	}
 	k := o.keys[what]
 	if k == nil {
 		x.names.intern(name)
-		k = &key{name: what, owner: o, order: q}
+		k = &key{name: what, owner: o, order: q, bucket: q.list[bucketName{who, what}]}
 		o.keys[what] = k
 	}
 	x.names.release(who)
@@ -160,7 +164,6 @@ func (x *Index) part(l *line) {
 		lv.turns.forget(&l.turnPos)
 		lv.ages.forget(&l.agesPos)
 	}
-	q.held.forget(&l.heldPos)
 	x.lines[l.number] = nil
 	x.freeLines = append(x.freeLines, l.number)
 	k.lines = slices.DeleteFunc(k.lines, func(other *line) bool { return other == l })
@@ -218,6 +221,9 @@ func (x *Index) update(i uint32, r *record, s *queue.State) {
 	case !same:
 		x.enter(i, r, want)
 	case want == running:
+		if r.place == taken && len(x.lines[r.line].key.order.taken) > 0 {
+			delete(x.lines[r.line].key.order.taken, i)
+		}
 		r.place = running
 	}
 }
@@ -263,6 +269,10 @@ func (x *Index) leave(i uint32, r *record) {
 		x.unlink(l, r)
 	case taken, running:
 		x.run(l.key, -1)
+		if at, ok := l.key.order.taken[i]; ok && was == taken {
+			delete(l.key.order.taken, i)
+			x.giveBack(l.key, at)
+		}
 	}
 	if was.ready() {
 		l.key.count(countOf(r.flags), -1, 0)
@@ -338,28 +348,51 @@ func (k *key) perKey() int {
 	if k.name == 0 {
 		return 0
 	}
-	return k.order.rules.PerKey
+	if r := &k.order.rules; r.Keys == nil {
+		return r.PerKey
+	}
+	return k.order.rules.KeyLimit(k.order.x.names.text(k.name))
 }
 
 // fullAt reports whether the key is at a limit of its endpoint.
 func (k *key) fullAt(perKey int) bool { return k.name != 0 && perKey > 0 && k.running >= perKey }
 
 // free counts the jobs that could be claimed if only the key had a limit.
-func (k *key) free() counts { return k.ready.atMost(k.perKey(), k.running) }
+func (k *key) free() counts {
+	c := k.ready.atMost(k.perKey(), k.running)
+	if k.order.rules.rated {
+		c = c.upTo(k.room())
+	}
+	return c
+}
 
-func (k *key) full() bool { return k.fullAt(k.order.rules.PerKey) }
+func (k *key) full() bool {
+	return k.fullAt(k.perKey()) || k.order.rules.rated && k.room() == 0
+}
 
 // couldRun counts the jobs of an owner that could be claimed if the endpoint had no limit.
-func (o *owner) couldRun(q *order) counts { return o.free.atMost(q.rules.PerUser, o.running) }
+func (o *owner) couldRun(q *order) counts {
+	c := o.free.atMost(q.rules.PerUser, o.running)
+	if q.rules.rated {
+		c = c.upTo(o.room(q))
+	}
+	return c
+}
 
-func (o *owner) full(q *order) bool { return q.rules.PerUser > 0 && o.running >= q.rules.PerUser }
+func (o *owner) full(q *order) bool {
+	return q.rules.PerUser > 0 && o.running >= q.rules.PerUser || q.rules.rated && o.room(q) == 0
+}
 
 // couldRun counts the jobs that could be claimed one after the other while none ends.
 func (q *order) couldRun() counts {
 	if q.rules.Paused {
 		return counts{}
 	}
-	return q.free.atMost(q.rules.Total, q.running)
+	c := q.free.atMost(q.rules.Total, q.running)
+	if q.rules.rated {
+		c = c.upTo(q.room())
+	}
+	return c
 }
 
 // refresh finds the oldest job of a line, and gives the line and its owner their turns.
@@ -374,10 +407,11 @@ func (x *Index) refresh(l *line) {
 	if len(l.requeued) > 0 && (l.first == 0 || l.requeued[0].seq < l.head.seq) {
 		l.head = l.requeued[0]
 	}
-	o, in := l.key.owner, l.head.rec != 0 && l.heldUntil == 0 && !l.key.full()
+	o, in := l.key.owner, l.head.rec != 0 && !l.key.full()
 	lv := o.levels[l.level]
 	if lv == nil {
 		if !in {
+			l.key.waits()
 			return
 		}
 		lv = &level{}
@@ -385,11 +419,19 @@ func (x *Index) refresh(l *line) {
 	}
 	lv.turns.set(l, &l.turnPos, l.served.Next(l.head.seq), in)
 	lv.ages.set(l, &l.agesPos, queue.Turn{Seq: l.head.seq}, in)
+	l.key.waits()
 	o.active &^= 1 << l.level
 	if !lv.ages.empty() {
 		o.active |= 1 << l.level
 	}
 	o.refresh(l.key.order)
+}
+
+// waits says whether jobs wait for the bucket of the key.
+func (k *key) waits() {
+	if k.bucket != nil {
+		k.order.block(k.bucket, k.ready.all)
+	}
 }
 
 // refreshAll refreshes the lines of a key.
@@ -404,6 +446,9 @@ func (x *Index) isRequeued(r ref) bool { return x.current(r) && x.t.at(r.rec).pl
 
 // refresh gives an owner its turn.
 func (o *owner) refresh(q *order) {
+	if o.bucket != nil {
+		q.block(o.bucket, o.ready.all)
+	}
 	q.turns.set(o, &o.pos, o.served.Next(o.oldest().seq), o.active != 0 && !o.full(q))
 }
 
@@ -426,21 +471,25 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 		}
 		rules = &queue.Rules{}
 	}
-	if q.rules.Rules == *rules {
+	if q.rules.Equal(rules) {
+		q.rules.Keys = rules.Keys // the next time it is the same pointer, and not all keys are compared
 		return
 	}
-	before := q.rules
-	q.rules.Rules, q.ruled = *rules, *rules != queue.Rules{}
-	if before.PerKey == rules.PerKey && before.PerUser == rules.PerUser {
+	before, rated := q.rules.Rules, q.rules.rated
+	q.rules.Rules, q.ruled = *rules, !rules.Equal(&queue.Rules{})
+	q.rules.rated = rules.Rated() || q.holding > 0
+	all := rated || q.rules.rated || before.Keys != rules.Keys
+	if !all && before.PerKey == rules.PerKey && before.PerUser == rules.PerUser {
 		return
 	}
+	x.setRates(q)
 	q.free = counts{}
 	for _, o := range q.owners {
 		o.free = counts{}
 		for _, k := range o.keys {
 			x.reads++
 			o.free = o.free.plus(k.free(), 1)
-			if k.fullAt(before.PerKey) != k.full() {
+			if all || k.fullAt(before.PerKey) != k.full() {
 				x.refreshAll(k)
 			}
 		}
@@ -459,8 +508,13 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 		return 0
 	}
 	q := &l.order
+	x.Tell(now)
 	x.setRules(q, s.Rules)
-	x.freeHeld(q, now)
+	if q.rules.rated {
+		if x.refill(q, now); q.room() == 0 {
+			return 0
+		}
+	}
 	h := &x.asked
 	h.x, h.q, h.now, h.worker = x, q, now, s.Worker
 	var barred []uint32
@@ -472,7 +526,7 @@ func (x *Index) NextReady(now queue.Instant, s *queue.Slot) (next uint32) {
 			return 0
 		case c == queue.ChooseJob:
 			q.claims++
-			x.take(i, queue.Turn{Seq: l.stats.LastSeq, Serial: q.claims})
+			x.take(i, queue.Turn{Seq: l.stats.LastSeq, Serial: q.claims}, now)
 			next = i
 		case x.Has(i, Busy):
 			x.Mark(i, Skipped, 0)
@@ -521,24 +575,6 @@ func (h *heads) of(l *line) queue.Head[uint32] {
 	return queue.Head[uint32]{Job: i, Queued: r.queued, Barred: r.marks&Busy != 0 || r.expires <= h.now || h.x.barred(r, h.worker)}
 }
 
-// hold keeps the jobs of a line from being claimed until an instant.
-func (x *Index) hold(l *line, until queue.Instant) {
-	l.heldUntil = until
-	l.key.order.held.set(l, &l.heldPos, queue.Turn{Seq: uint64(until)}, true)
-	x.refresh(l)
-}
-
-// freeHeld puts back the lines that are no longer held at now.
-func (x *Index) freeHeld(q *order, now queue.Instant) {
-	for !q.held.empty() && q.held.top().heldUntil <= now {
-		l := q.held.top()
-		x.reads++
-		l.heldUntil = 0
-		q.held.set(l, &l.heldPos, queue.Turn{}, false)
-		x.refresh(l)
-	}
-}
-
 func (x *Index) requeueAll(list []uint32) {
 	for _, i := range list {
 		x.Requeue(i)
@@ -551,14 +587,19 @@ func (x *Index) barred(r *record, w queue.WorkerID) bool {
 }
 
 // take makes a ready job a running one: its line and its owner come last.
-func (x *Index) take(i uint32, now queue.Turn) {
+func (x *Index) take(i uint32, turn queue.Turn, now queue.Instant) {
 	r := x.t.at(i)
 	l := x.lines[r.line]
-	l.served, l.key.owner.served = now, now
+	l.served, l.key.owner.served = turn, turn
 	if r.place != inList || l.key.order.rules.limit() {
 		x.leave(i, r)
 		r.place = taken
 		x.run(l.key, 1)
+		if q := l.key.order; q.rules.rated {
+			if x.start(l.key, now); q.taken != nil {
+				q.taken[i] = now
+			}
+		}
 		return
 	}
 	x.unlink(l, r)
@@ -576,7 +617,7 @@ func (x *Index) Requeue(i uint32) {
 
 // oldestFree returns the oldest job that could be claimed now, or 0.
 func (q *order) oldestFree() (oldest ref) {
-	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || q.turns.empty() {
+	if q.rules.Paused || q.rules.Total > 0 && q.running >= q.rules.Total || q.turns.empty() || q.rules.rated && q.room() == 0 {
 		return ref{}
 	}
 	for i := range q.turns.list {

@@ -23,7 +23,7 @@ func BenchmarkStatsWithJobsInFront(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				x.Stats("e", nil)
+				x.Stats("e", nil, 0)
 			}
 		})
 	}

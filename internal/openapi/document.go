@@ -187,13 +187,15 @@ func OrNull(s *Schema) *Schema {
 }
 
 // At returns the schema of a member below s. The path has the names of members, and "*" for
-// the elements of an array, with slashes between them. It panics if there is no such member,
+// the elements of an array or the values of a map, with slashes between them. It panics if there is no such member,
 // which is a mistake of the program.
 func (s *Schema) At(path string) *Schema {
 	for name := range strings.SplitSeq(path, "/") {
 		next := s.Properties[name]
 		if name == "*" {
-			next = s.Items
+			if next = s.Items; next == nil {
+				next, _ = s.AdditionalProperties.(*Schema)
+			}
 		}
 		if next == nil {
 			panic("openapi: no member " + path)

@@ -21,9 +21,6 @@ type Builder struct {
 // For returns the schema of what a value of type T is written as.
 func For[T any](b *Builder) *Schema { return b.schema(reflect.TypeFor[T]()) }
 
-// Value returns the schema of what v is written as.
-func (b *Builder) Value(v any) *Schema { return b.schema(reflect.TypeOf(v)) }
-
 // Component names a schema, and returns a reference to it.
 func (b *Builder) Component(name string, s *Schema) *Schema {
 	b.Components[name] = s

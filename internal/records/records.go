@@ -1,5 +1,6 @@
 // Package records says what backends must know of the records that belong to users and that
-// all stores keep in one way: API keys, templates, volumes, secrets, schedules and batches.
+// all stores keep in one way: API keys, templates, volumes, secrets, schedules, batches and logs of jobs;
+// and of endpoints, which memory and Postgres keep so, too.
 package records
 
 import (
@@ -11,13 +12,15 @@ import (
 	"github.com/podyard/podyard/pods/volumes"
 	"github.com/podyard/podyard/ratelimit/budget"
 	"github.com/podyard/podyard/serverless/batches"
+	"github.com/podyard/podyard/serverless/endpoints"
+	"github.com/podyard/podyard/serverless/joblog"
 	"github.com/podyard/podyard/serverless/schedules"
 )
 
 // A Kind is what a backend must know of records of type T.
 type Kind[T any] struct {
 	ID, Owner func(*T) string
-	Clone     func(T) T               // its result shares nothing that can be changed
+	Clone     func(*T) *T             // its result shares nothing that can be changed
 	Order     func(a, b T) int        // the order of lists
 	Listed    func(T) T               // what lists have of a record; nil: all of it
 	Holding   func(*T) budget.Holding // what a record takes of the budgets of its owner
@@ -25,12 +28,20 @@ type Kind[T any] struct {
 	Exists    error // the ID of a new record is taken
 }
 
+// copied returns clone for records behind pointers.
+func copied[T any](clone func(T) T) func(*T) *T {
+	return func(v *T) *T {
+		c := clone(*v)
+		return &c
+	}
+}
+
 // Accounts is the kind of accounts.Store.
 func Accounts() Kind[accounts.Key] {
 	return Kind[accounts.Key]{
 		ID:       func(v *accounts.Key) string { return v.ID },
 		Owner:    func(v *accounts.Key) string { return v.User },
-		Clone:    accounts.Key.Clone,
+		Clone:    copied(accounts.Key.Clone),
 		Order:    accounts.Compare,
 		Holding:  (*accounts.Key).Holding,
 		NotFound: accounts.ErrNotFound,
@@ -43,7 +54,7 @@ func Templates() Kind[templates.Template] {
 	return Kind[templates.Template]{
 		ID:       func(v *templates.Template) string { return v.ID },
 		Owner:    func(v *templates.Template) string { return v.Owner },
-		Clone:    templates.Template.Clone,
+		Clone:    copied(templates.Template.Clone),
 		Order:    templates.Compare,
 		Holding:  (*templates.Template).Holding,
 		NotFound: templates.ErrNotFound,
@@ -56,7 +67,7 @@ func Volumes() Kind[volumes.Volume] {
 	return Kind[volumes.Volume]{
 		ID:    func(v *volumes.Volume) string { return v.ID },
 		Owner: func(v *volumes.Volume) string { return v.Owner },
-		Clone: volumes.Volume.Clone,
+		Clone: copied(volumes.Volume.Clone),
 		Order: func(a, b volumes.Volume) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		},
@@ -71,7 +82,7 @@ func Secrets() Kind[secrets.Secret] {
 	return Kind[secrets.Secret]{
 		ID:       func(v *secrets.Secret) string { return v.ID },
 		Owner:    func(v *secrets.Secret) string { return v.Owner },
-		Clone:    secrets.Secret.Clone,
+		Clone:    copied(secrets.Secret.Clone),
 		Order:    secrets.Compare,
 		Listed:   secrets.Secret.Listed,
 		Holding:  (*secrets.Secret).Holding,
@@ -85,7 +96,7 @@ func Schedules() Kind[schedules.Schedule] {
 	return Kind[schedules.Schedule]{
 		ID:       func(v *schedules.Schedule) string { return v.ID },
 		Owner:    func(v *schedules.Schedule) string { return v.Owner },
-		Clone:    schedules.Schedule.Clone,
+		Clone:    copied(schedules.Schedule.Clone),
 		Order:    schedules.Compare,
 		Holding:  (*schedules.Schedule).Holding,
 		NotFound: schedules.ErrNotFound,
@@ -98,10 +109,39 @@ func Batches() Kind[batches.Batch] {
 	return Kind[batches.Batch]{
 		ID:       func(v *batches.Batch) string { return v.ID },
 		Owner:    func(v *batches.Batch) string { return v.Owner },
-		Clone:    batches.Batch.Clone,
+		Clone:    copied(batches.Batch.Clone),
 		Order:    batches.Compare,
 		Holding:  (*batches.Batch).Holding,
 		NotFound: batches.ErrNotFound,
 		Exists:   batches.ErrExists,
+	}
+}
+
+// JobLogs is the kind of joblog.Store.
+func JobLogs() Kind[joblog.Log] {
+	return Kind[joblog.Log]{
+		ID:       func(v *joblog.Log) string { return v.ID },
+		Owner:    func(v *joblog.Log) string { return v.Owner },
+		Clone:    copied(joblog.Log.Clone),
+		Order:    joblog.Compare,
+		Listed:   joblog.Log.Listed,
+		Holding:  (*joblog.Log).Holding,
+		NotFound: joblog.ErrNotFound,
+		Exists:   joblog.ErrExists,
+	}
+}
+
+// Endpoints is the kind of endpoints.Store.
+func Endpoints() Kind[endpoints.Endpoint] {
+	return Kind[endpoints.Endpoint]{
+		ID:    func(v *endpoints.Endpoint) string { return v.ID },
+		Owner: func(v *endpoints.Endpoint) string { return v.Owner },
+		Clone: (*endpoints.Endpoint).Clone,
+		Order: func(a, b endpoints.Endpoint) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		},
+		Holding:  (*endpoints.Endpoint).Holding,
+		NotFound: endpoints.ErrNotFound,
+		Exists:   endpoints.ErrExists,
 	}
 }

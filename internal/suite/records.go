@@ -22,12 +22,6 @@ type Store[R any] interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// An UpdatableStore also changes records.
-type UpdatableStore[R any] interface {
-	Store[R]
-	Update(ctx context.Context, id string, fn func(*R) error) (R, error)
-}
-
 // Records describes the records of a store to its rules.
 type Records[R any] struct {
 	// New returns a valid record with a value in every field. Calls with the same arguments
@@ -68,7 +62,7 @@ func RecordRules[S Store[R], R any](k Records[R]) []Rule[S] {
 }
 
 // UpdateRules are the rules of a store that also changes records, besides RecordRules.
-func UpdateRules[S UpdatableStore[R], R any](k Records[R]) []Rule[S] {
+func UpdateRules[S idempotency.Records[R], R any](k Records[R]) []Rule[S] {
 	return rulesOf(k.defaults(), []rule[S, R]{
 		{"UpdateStoresWhatFnLeavesAndReturnsIt", "a change must stay", updateStores[S, R]},
 		{"UpdateThatFailsChangesNothing", "a refused request changes nothing", failedUpdate[S, R]},
@@ -281,7 +275,7 @@ func nothingIsShared[S Store[R], R any](c *check[S, R]) {
 	c.wantList("alice", c.record(1, "alice"))
 }
 
-func updateStores[S UpdatableStore[R], R any](c *check[S, R]) {
+func updateStores[S idempotency.Records[R], R any](c *check[S, R]) {
 	want := c.record(1, "alice")
 	c.create(c.record(1, "alice"))
 	got, err := c.s.Update(c.Context(), id(1), func(r *R) error {
@@ -302,7 +296,7 @@ func updateStores[S UpdatableStore[R], R any](c *check[S, R]) {
 	c.wantList("alice", want)
 }
 
-func failedUpdate[S UpdatableStore[R], R any](c *check[S, R]) {
+func failedUpdate[S idempotency.Records[R], R any](c *check[S, R]) {
 	c.create(c.record(1, "alice"))
 	no := errors.New("no")
 	_, err := c.s.Update(c.Context(), id(1), func(r *R) error {
@@ -316,7 +310,7 @@ func failedUpdate[S UpdatableStore[R], R any](c *check[S, R]) {
 	c.want(c.record(1, "alice"))
 }
 
-func unknownUpdate[S UpdatableStore[R], R any](c *check[S, R]) {
+func unknownUpdate[S idempotency.Records[R], R any](c *check[S, R]) {
 	c.create(c.record(1, "alice"))
 	for _, id := range unknownIDs {
 		_, err := c.s.Update(c.Context(), id, func(*R) error {
@@ -328,7 +322,7 @@ func unknownUpdate[S UpdatableStore[R], R any](c *check[S, R]) {
 	c.want(c.record(1, "alice"))
 }
 
-func updatesAllCount[S UpdatableStore[R], R any](c *check[S, R]) {
+func updatesAllCount[S idempotency.Records[R], R any](c *check[S, R]) {
 	want := c.record(1, "alice")
 	c.create(c.record(1, "alice"))
 	const many = 16
@@ -343,7 +337,7 @@ func updatesAllCount[S UpdatableStore[R], R any](c *check[S, R]) {
 	c.want(want)
 }
 
-func nothingOfAnUpdateIsShared[S UpdatableStore[R], R any](c *check[S, R]) {
+func nothingOfAnUpdateIsShared[S idempotency.Records[R], R any](c *check[S, R]) {
 	c.create(c.record(1, "alice"))
 	var kept *R
 	got, err := c.s.Update(c.Context(), id(1), func(r *R) error { kept = r; return nil })

@@ -85,25 +85,9 @@ var (
 	ErrLastOperator = problem.New(problem.Conflict, "this is the last key of an operator that does not expire: make another one first")
 )
 
-// A Store keeps keys. It is safe for concurrent use, copies what it is given and returns
-// copies, and what it answers is as durable as the store makes it. It never has a secret.
+// A Store keeps keys, whose owners are their users. It never has a secret.
 type Store interface {
-	// Create adds k, or returns ErrExists if its ID is taken.
-	Create(ctx context.Context, k Key) error
-	// CreateKeyed is Create for a request with an Idempotency-Key (docs/decisions.md 38).
-	idempotency.Store[Key]
-	// Get returns the key or ErrNotFound.
-	Get(ctx context.Context, id string) (Key, error)
-	// List returns the keys of a user, by Created and then ID.
-	List(ctx context.Context, user string) ([]Key, error)
-	// All returns the keys of all users in the same order.
-	All(ctx context.Context) ([]Key, error)
-	// Update stores what fn leaves, atomically, and returns it: ErrNotFound without the key,
-	// and whatever fn returns, in which case nothing was changed. fn changes neither ID nor
-	// User, may run more than once, does no I/O and does not call the store.
-	Update(ctx context.Context, id string, fn func(*Key) error) (Key, error)
-	// Delete removes the key, or returns ErrNotFound.
-	Delete(ctx context.Context, id string) error
+	idempotency.Records[Key]
 }
 
 // A Shared store is one that other services change, too, such as those of other servers over one

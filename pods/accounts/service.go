@@ -110,6 +110,19 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Grant, error
 	return e.grant, nil
 }
 
+// Find returns what a key allows, by its id, or ErrUnknown if there is none that is valid now. Other errors
+// are those of Authenticate.
+func (s *Service) Find(ctx context.Context, id string) (Grant, error) {
+	x, err := s.known(ctx)
+	if err != nil {
+		return Grant{}, err
+	}
+	if e := x.byID[id]; e != nil && e.valid(s.o.Clock.Now()) {
+		return e.grant, nil
+	}
+	return Grant{}, ErrUnknown
+}
+
 // Permits reports whether a user has a key that is valid now and has a permission. Errors are
 // those of Authenticate.
 func (s *Service) Permits(ctx context.Context, user string, p Permission) (bool, error) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/pods"
+	"github.com/podyard/podyard/ratelimit/budget"
 )
 
 // A Store keeps usages: those that have ended, and open ones. It is safe for concurrent use.
@@ -235,3 +236,46 @@ func (a Amounts) Round() Amounts {
 
 // Total returns the sum of all amounts.
 func (a Amounts) Total() float64 { return a.GPU + a.CPU + a.Disk + a.Standard + a.HighPerformance }
+
+// Spending returns what owner spends now, and has spent in this month in UTC, for pods, clusters and
+// workers of endpoints (docs/decisions.md 56). sources know what is in use now. What another server
+// has observed until a short while ago goes on at its rate.
+func (s *Service) Spending(ctx context.Context, owner string, sources ...UsageSource) (budget.Spending, error) {
+	now := s.clock.Now().UTC()
+	from := budget.Month(now)
+	uses, err := s.usage(ctx, owner, from, budget.NextMonth(now), sources)
+	sum := budget.Spending{At: now}
+	for i := range uses {
+		u := &uses[i]
+		if u.Kind == pods.VolumeUsage {
+			continue
+		}
+		to, rate := u.To, u.GPU+u.CPU+u.Disk
+		if to.IsZero() || u.Open && now.Sub(to) < Abandoned {
+			to = now
+			sum.Rate += rate
+		}
+		if to.After(now) { // the clock was set back
+			to = now
+		}
+		began := u.From
+		if began.Before(from) {
+			began = from
+		}
+		sum.Month += rate * max(to.Sub(began).Hours(), 0)
+	}
+	return sum, err
+}
+
+// Spenders returns whose workers are in use now, as far as any server has observed them.
+func (s *Service) Spenders(ctx context.Context) (owners []string, err error) {
+	list, err := s.store.Open(ctx, pods.WorkerUsage)
+	if err != nil {
+		return nil, fmt.Errorf("billing: look up who has workers: %w", err)
+	}
+	for _, u := range list {
+		owners = append(owners, u.Owner)
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners), nil
+}

@@ -33,7 +33,7 @@ func TestStore(t *testing.T, store func(t *testing.T) pods.PodStore) {
 
 // StoreCases are the rules.
 func StoreCases() []StoreCase {
-	return slices.Concat(recordCases(), keyedCases(), listCases(), claimCases(), reservationCases(), hintCases())
+	return slices.Concat(recordCases(), keyedCases(), listCases(), claimCases(), togetherCases(), reservationCases(), hintCases())
 }
 
 // created is the creation time of pods, in a precision that every store has.
@@ -61,7 +61,8 @@ func fullPod(id string) *pods.Pod {
 	return &pods.Pod{
 		ID: id, Owner: "owner", Name: "näme", Cloud: pods.Community, Template: "t",
 		GPU: &pods.GPU{ID: "gpu", Count: 2}, CPU: &pods.CPU{ID: "cpu", VCPU: 4, Memory: 8},
-		MinShare: catalog.Share{VCPU: 2, Memory: 16}, Locked: true, Created: created, Config: config("new"), DataCenters: []string{"D1", "D2"},
+		MinShare: catalog.Share{VCPU: 2, Memory: 16}, Locked: true, Created: created, Config: config("new"),
+		Cluster: &pods.Membership{ID: "c", Rank: 1, Size: 2, Type: pods.TrainingCluster, Name: "näme"}, DataCenters: []string{"D1", "D2"},
 		Placement: pods.Placement{
 			Host: "host", DataCenter: "D1", Claims: []pods.Claim{claim("gpu/host/a", 1, 1), claim("memory/host", 8, 64)},
 			Devices: []string{"a"}, Price: 1.25, Share: catalog.Share{VCPU: 4, Memory: 32},
@@ -72,6 +73,7 @@ func fullPod(id string) *pods.Pod {
 			Ports: []pods.PortMapping{{Private: 80, Public: 10001, Protocol: "http", IP: "192.0.2.1"}}, CUDA: "12.8", IP: "10.0.0.1",
 			Tries: 2, RetryAt: created.Add(time.Minute),
 		},
+		Told:    pods.CostNotice{Month: created, Limit: 0.5, Level: 2},
 		Journal: []pods.LogLine{{At: created, Seq: 1, Text: "one"}, {At: created, Seq: 2, Text: "two"}},
 	}
 }

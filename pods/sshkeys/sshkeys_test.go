@@ -62,3 +62,34 @@ func TestALineThatIsNoKeyIsRefusedAndNothingChanges(t *testing.T) {
 		t.Errorf("keys after refused requests = %q, %v; want none", keys, err)
 	}
 }
+
+func TestAKeyRemembersTheAPIKeyThatHasPutItWhileThatOneIsGood(t *testing.T) {
+	s := sshkeys.New(memory.NewSSHKeys())
+	revoked := map[string]bool{}
+	put := func(by string, lines ...string) {
+		t.Helper()
+		r := sshkeys.ReplaceRequest{Keys: lines, By: by, Good: func(by string) bool { return !revoked[by] }}
+		if _, err := s.Replace(t.Context(), "alice", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, want ...sshkeys.Key) {
+		t.Helper()
+		got, err := s.Keys(t.Context(), "alice")
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
+		}
+	}
+	const first, second = "ssh-ed25519 AAA first", "ssh-ed25519 BBB"
+	put("k1", first)
+	put("k2", first, second)
+	want("a list with a key of before", sshkeys.Key{Line: first, By: "k1"}, sshkeys.Key{Line: second, By: "k2"})
+	revoked["k1"] = true
+	put("k2", first, second)
+	want("a list after the end of an API key", sshkeys.Key{Line: first, By: "k2"}, sshkeys.Key{Line: second, By: "k2"})
+	if lines, err := s.PublicKeys(t.Context(), "alice"); err != nil || !cmp.Equal(lines, []string{first, second}) {
+		t.Errorf("what pods and users see: %q, %v; want the lines alone", lines, err)
+	}
+	put("", first)
+	want("a key of an unknown API key", sshkeys.Key{Line: first, By: "k2"})
+}

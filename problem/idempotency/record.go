@@ -90,6 +90,25 @@ type Store[T any] interface {
 	CreateKeyed(ctx context.Context, v T, r Record) error
 }
 
+// Records is a store of records that belong to users. It is safe for concurrent use, shares nothing
+// with its callers, and what it answers is as durable as the store makes it. Its package has the
+// errors ErrNotFound and ErrExists: Create returns the latter if the ID is taken.
+type Records[T any] interface {
+	Store[T]
+	// Get returns the record, or ErrNotFound of its package.
+	Get(ctx context.Context, id string) (T, error)
+	// List returns the records of owner, by Created and then ID.
+	List(ctx context.Context, owner string) ([]T, error)
+	// All returns the records of all users in the same order.
+	All(ctx context.Context) ([]T, error)
+	// Update calls fn with the record, stores what fn leaves, atomically, and returns it. Errors:
+	// ErrNotFound without the record, and whatever fn returns; then nothing was changed. fn may
+	// run more than once. It must not change ID, owner and Created, do I/O, or call the store.
+	Update(ctx context.Context, id string, fn func(*T) error) (T, error)
+	// Delete removes the record, or returns ErrNotFound.
+	Delete(ctx context.Context, id string) error
+}
+
 // Add calls s.Create, or s.CreateKeyed if the request has a key. id is the id of v. r is the
 // argument that Do gave, and may be nil.
 func Add[T any](ctx context.Context, s Store[T], v T, id string, r *Record) error {

@@ -17,7 +17,7 @@ type InFlight struct {
 	// Outputs are those that workers of this process have made, until they are stored.
 	Outputs *Pool
 	// Open are requests that stay open, by the budget that they count for: Connections,
-	// Streams or ProxiedRequests.
+	// Streams, ProxiedRequests or Sessions.
 	Open map[Budget]*Pool
 	// Reads are jobs that are read before it is known how large they are, and Lists are
 	// answers with many of them.
@@ -76,7 +76,7 @@ func NewInFlight(s *Set, all Totals, now func() time.Time) *InFlight {
 		Writes: NewPool(0, func(string) int64 { return writesAtOnce }),
 		Keys:   NewRecent(IdempotencyKeys, s, now),
 	}
-	for _, b := range [...]Budget{Connections, Streams, ProxiedRequests} {
+	for _, b := range [...]Budget{Connections, Streams, ProxiedRequests, Sessions} {
 		f.Open[b] = NewPool(0, of(b))
 	}
 	return f

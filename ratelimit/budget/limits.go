@@ -15,6 +15,9 @@ type Limits struct {
 	Deliveries int64 `json:"deliveries,omitzero"`
 	// DeadLetters are kept copies of jobs. At the limit a queue refuses jobs that would leave one.
 	DeadLetters int64 `json:"deadLetters,omitzero"`
+	// JobLogBytes are the lines that jobs have printed (docs/decisions.md 63). At the limit the oldest
+	// logs go.
+	JobLogBytes int64 `json:"jobLogBytes,omitzero"`
 
 	// Batches are those that a server keeps. Their requests are queued jobs, also in a draft.
 	Batches   int64 `json:"batches,omitzero"`
@@ -54,6 +57,8 @@ type Limits struct {
 	// of load-balancing endpoints. Neither are part of Connections.
 	Streams         int64 `json:"streams,omitzero"`
 	ProxiedRequests int64 `json:"proxiedRequests,omitzero"`
+	// Sessions are commands, terminals and transfers of files inside pods.
+	Sessions int64 `json:"sessions,omitzero"`
 	// WorkerNames are the workers that one endpoint of the user knows.
 	WorkerNames int64 `json:"workerNames,omitzero"`
 }

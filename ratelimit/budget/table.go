@@ -10,6 +10,7 @@ const (
 	JobBytes
 	Deliveries
 	DeadLetters
+	JobLogBytes
 	Batches
 	Schedules
 	Pods
@@ -32,6 +33,7 @@ const (
 	Connections
 	Streams
 	ProxiedRequests
+	Sessions
 	WorkerNames
 	budgets // number of budgets
 )
@@ -66,6 +68,7 @@ var rows = [budgets]Row{
 	JobBytes:         {Name: "jobBytes", Unit: "bytes of kept jobs", Default: 10 * giB, Frees: freesJobs, Wait: 30, of: func(l *Limits) *int64 { return &l.JobBytes }},
 	Deliveries:       {Name: "deliveries", Unit: "webhook deliveries", Default: 500_000, Frees: "wait until webhooks have been sent", Wait: 30, of: func(l *Limits) *int64 { return &l.Deliveries }},
 	DeadLetters:      {Name: "deadLetters", Unit: "dead letters", Default: 100_000, Frees: "redrive or delete dead letters", of: func(l *Limits) *int64 { return &l.DeadLetters }},
+	JobLogBytes:      {Name: "jobLogBytes", Unit: "bytes of lines that jobs have printed", Default: 256 * miB, Frees: "the oldest logs of jobs go by themselves", of: func(l *Limits) *int64 { return &l.JobLogBytes }},
 	Batches:          {Name: "batches", Unit: "batches", Default: 10_000, Frees: "wait until batches have ended and their retention is over", Wait: 60, of: func(l *Limits) *int64 { return &l.Batches }},
 	Schedules:        {Name: "schedules", Unit: "schedules", Default: 100, Frees: "delete schedules", of: func(l *Limits) *int64 { return &l.Schedules }},
 	Pods:             {Name: "pods", Unit: "pods", Default: 1000, Frees: "terminate pods", of: func(l *Limits) *int64 { return &l.Pods }},
@@ -88,6 +91,7 @@ var rows = [budgets]Row{
 	Connections:      {Name: "connections", Unit: "requests that are held open", Default: 4096, Frees: "end waits, streams and WebSockets", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Connections }},
 	Streams:          {Name: "streams", Unit: "event streams and followers of logs", Default: 512, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Streams }},
 	ProxiedRequests:  {Name: "proxiedRequests", Unit: "requests to workers of load-balancing endpoints", Default: 1000, Frees: "wait for the answers of others", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.ProxiedRequests }},
+	Sessions:         {Name: "sessions", Unit: "commands, terminals and transfers of files inside pods", Default: 10, Frees: "end some of them", Wait: 1, Process: true, of: func(l *Limits) *int64 { return &l.Sessions }},
 	WorkerNames:      {Name: "workerNames", Unit: "names of workers", Default: 4 * kiB, Frees: "let workers keep their names, or wait until those that are gone are forgotten", Wait: 30, Process: true, of: func(l *Limits) *int64 { return &l.WorkerNames }},
 }
 

@@ -30,6 +30,10 @@ type Demand struct {
 	// counts workers and not one worker's idle time, because jobs rotate: under a low load
 	// each worker has a job now and then.
 	Spare int
+	// Spent is why the owner may have no workers until an instant (docs/decisions.md 56), a text for
+	// users. Empty: the owner may.
+	Spent      string
+	SpentUntil queue.Instant
 }
 
 // A Decision is how many workers an endpoint should have, and what to do for it.
@@ -63,7 +67,7 @@ const claimPatience = 10 * time.Second
 //   - A worker that has been idle for Workers.Idle is stopped, unless it is about to take a job.
 //     As many workers as were spare for that time are stopped too.
 //   - Nothing is started for an endpoint that an operator has cordoned, and all is stopped for one
-//     that is drained (docs/decisions.md 35).
+//     that is drained (docs/decisions.md 35), or whose owner may spend nothing more.
 //   - A worker of an older release is stopped at once if it has no job, and otherwise after it.
 func Decide(now queue.Instant, e *endpoints.Endpoint, d Demand, ws []WorkerView, b Backoff) Decision {
 	p := newPlan(now, e, d, ws)
@@ -75,6 +79,12 @@ func Decide(now queue.Instant, e *endpoints.Endpoint, d Demand, ws []WorkerView,
 	if e.Cordon == endpoints.Drained {
 		p.addReason("an operator has drained the endpoint: its workers end, and none is started")
 		p.end(p.all(), "")
+		return p.decision(0)
+	}
+	if d.Spent != "" {
+		p.addReason(d.Spent)
+		p.end(p.all(), "")
+		p.decideBy(d.SpentUntil)
 		return p.decision(0)
 	}
 	p.end(p.stale, "workers of an older release are replaced")
@@ -360,29 +370,60 @@ type Backoff struct {
 	Until      queue.Instant // no worker is started before this instant
 	NoCapacity bool          // the last failure was a lack of capacity
 	Reason     string        // text for users
+	Refused    int           // the last ones of Fails, if they were a lack of capacity
+	Crash      Crash         // the last failure that was none
+}
+
+// A Crash is the last failure of workers that was no lack of capacity.
+type Crash struct {
+	Since  queue.Instant // of the first one in a row
+	Reason string        // text for users
+	Unborn bool          // no process ran: the image, or the command in it, is at fault
 }
 
 // The pause starts at minBackoff and doubles with each failure up to maxBackoff. Without room it is
 // shorter: nothing was started, and nobody tells us when a pod leaves its place.
 const (
 	minBackoff     = time.Second
-	maxBackoff     = time.Minute
+	maxBackoff     = 5 * time.Minute
 	maxRoomBackoff = 10 * time.Second
 )
 
 // After returns the back-off after the failure at now of a worker that was requested at
 // started. It returns b if started is before the last failure, because both failures belong
-// to the same attempt.
+// to the same attempt. A lack of capacity between two crashes does not make the pause after the second
+// one shorter, nor longer.
 func (b Backoff) After(now, started queue.Instant, noCapacity bool, reason string) Backoff {
 	if b.Fails > 0 && started <= b.At {
 		return b
 	}
-	pause := maxBackoff
-	if b.Fails < 6 {
-		pause = min(pause, minBackoff<<b.Fails)
-	}
+	next := Backoff{Fails: b.Fails + 1, At: now, NoCapacity: noCapacity, Reason: reason, Crash: b.Crash}
 	if noCapacity {
-		pause = min(pause, maxRoomBackoff)
+		next.Refused = b.Refused + 1
+		next.Until = now.Add(min(doubled(b.Fails), maxRoomBackoff))
+		return next
 	}
-	return Backoff{Fails: b.Fails + 1, At: now, Until: now.Add(pause), NoCapacity: noCapacity, Reason: reason}
+	next.Fails -= b.Refused
+	next.Crash = Crash{Since: cmp.Or(b.Crash.Since, now), Reason: reason}
+	next.Until = now.Add(doubled(next.Fails - 1))
+	return next
+}
+
+// doubled returns the pause after so many failures before the last one.
+func doubled(fails int) time.Duration {
+	if fails > 8 {
+		return maxBackoff
+	}
+	return min(minBackoff<<fails, maxBackoff)
+}
+
+// Crashes returns how many failures in a row were no lack of capacity.
+func (b Backoff) Crashes() int { return b.Fails - b.Refused }
+
+// admitted returns b after a worker has found room: what is left are the crashes.
+func (b Backoff) admitted() Backoff {
+	if b.Crashes() == 0 {
+		return Backoff{}
+	}
+	return Backoff{Fails: b.Crashes(), At: b.At, Until: b.At, Reason: b.Crash.Reason, Crash: b.Crash}
 }

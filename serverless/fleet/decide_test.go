@@ -107,6 +107,8 @@ func TestDecideFollowsTheRuleOfTheEndpoint(t *testing.T) {
 			decision{Want: 3, Start: 2, Reason: "there is to be a worker for every 4 queued or running jobs"}},
 		{"request count is satisfied", counted(0, 9, 4), fleet.Demand{Queued: 6, Running: 2, Oldest: now}, views{busy("a"), busy("b")}, fleet.Backoff{},
 			decision{Want: 2, Reason: "there is a worker for every 4 queued or running jobs"}},
+		{"who has spent it all has no workers", delayed(1, 9, 4*time.Second), fleet.Demand{Queued: 7, Oldest: ago(time.Minute), Spent: "the money is spent", SpentUntil: now.Add(time.Hour)}, views{busy("a"), idle("b", t0)}, fleet.Backoff{},
+			decision{Drain: ids("a"), Stop: ids("b"), Reason: "the money is spent", Next: now.Add(time.Hour)}},
 		{"the minimum is there without jobs", delayed(2, 3, 4*time.Second), fleet.Demand{}, views{busy("a")}, fleet.Backoff{},
 			decision{Want: 2, Start: 1, Reason: "the minimum is 2 workers"}},
 		{"the minimum stays, however idle", delayed(1, 3, 4*time.Second), fleet.Demand{}, views{idle("a", t0), idle("b", t0+1)}, fleet.Backoff{},
@@ -156,11 +158,11 @@ func TestDecideFollowsTheRuleOfTheEndpoint(t *testing.T) {
 	}
 }
 
-func TestPausesDoubleUpToAMinuteAndOneAttemptCountsOnce(t *testing.T) {
+func TestPausesDoubleUpToFiveMinutesAndOneAttemptCountsOnce(t *testing.T) {
 	var b fleet.Backoff
 	var got []int64
 	now := t0
-	for range 8 {
+	for range 11 {
 		started := now + 1
 		now += 10
 		b = b.After(now, started, false, "exit code 1")
@@ -168,8 +170,28 @@ func TestPausesDoubleUpToAMinuteAndOneAttemptCountsOnce(t *testing.T) {
 		got = append(got, int64(b.Until-now)/1000)
 		now = b.Until
 	}
-	if diff := cmp.Diff([]int64{1, 2, 4, 8, 16, 32, 60, 60}, got); diff != "" {
+	if diff := cmp.Diff([]int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}, got); diff != "" {
 		t.Errorf("pauses in seconds (-want +got):\n%s", diff)
+	}
+}
+
+func TestALackOfRoomBetweenTwoCrashesNeitherForgetsNorCountsAsOne(t *testing.T) {
+	now, b := t0, fleet.Backoff{}
+	fail := func(noCapacity bool, reason string) time.Duration {
+		now = now.Add(time.Hour)
+		b = b.After(now, now-1, noCapacity, reason)
+		return b.Until.Sub(now)
+	}
+	for range 5 {
+		fail(false, "exit code 1")
+	}
+	for range 7 {
+		if pause := fail(true, "no room"); pause != 10*time.Second || b.Reason != "no room" {
+			t.Errorf("without room the pause is %v for %q", pause, b.Reason)
+		}
+	}
+	if pause := fail(false, "exit code 2"); pause != 32*time.Second || b.Crashes() != 6 || b.Crash.Reason != "exit code 2" {
+		t.Errorf("the sixth crash makes a pause of %v, %+v, want 32 s", pause, b)
 	}
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,8 +28,9 @@ type endpointWorkers struct {
 	workers   map[queue.WorkerID]*worker
 	shared    *shared
 	backoff   Backoff
-	left      bool // a worker has ended by itself since endpoints that wait for room were last woken
-	warned    int  // failures in a row that were logged
+	left      bool  // a worker has ended by itself since endpoints that wait for room were last woken
+	warned    int   // failures in a row that were logged
+	told      Crash // the last one whose output was read; of an earlier row if Since differs
 	spare     lowerBounds
 	decisions []Decision // recent decisions, oldest first
 	cold      []ColdStart
@@ -85,7 +87,12 @@ func (q *endpointWorkers) apply(w *worker, e event, c cause, now queue.Instant) 
 		q.lastEnd, q.lastEndAt = c.end, now
 	}
 	if do&doFail != 0 || do&doBlame != 0 && !w.isProven(now) {
-		q.backoff = q.backoff.After(now, w.requestedAt(), e == evRefused, c.reason)
+		next := q.backoff.After(now, w.requestedAt(), e == evRefused, c.reason)
+		changed := next != q.backoff
+		if q.backoff = next; changed && e != evRefused {
+			q.backoff.Crash.Unborn = w.isUnborn(e)
+			q.warned = min(q.warned, q.backoff.Fails-1)
+		}
 	}
 	return do
 }
@@ -119,7 +126,10 @@ func (q *endpointWorkers) observe(now queue.Instant, views map[queue.WorkerID]*w
 			}
 		}
 		if w.provesAfter(&q.backoff, now) {
-			q.backoff, q.warned = Backoff{}, 0
+			if q.backoff = q.backoff.admitted(); w.isProven(now) {
+				q.backoff = Backoff{}
+			}
+			q.warned = min(q.warned, q.backoff.Fails)
 		}
 	}
 	return forgot
@@ -287,14 +297,22 @@ func (q *endpointWorkers) release(now queue.Instant, done []jobsEnd) (gone bool)
 }
 
 // explain returns what the scaler knows about why a job has waited since the given instant.
-func (q *endpointWorkers) explain(since queue.Instant) (why []string) {
+func (q *endpointWorkers) explain(since, now queue.Instant) (why []string) {
 	if len(q.decisions) == 0 || q.reconciled < since {
 		return []string{"the scaler is about to look at it"}
 	}
 	last := q.decisions[len(q.decisions)-1].Reason
+	if q.isPaused(now) && strings.Contains(last, q.backoff.Reason) {
+		return []string{fmt.Sprintf("workers of this endpoint fail: %s; next try in %v", q.backoff.Reason, q.backoff.Until.Sub(now).Round(time.Second))}
+	}
 	why = append(why, last)
 	if q.lastEnd != "" && q.lastEndAt >= since && !strings.Contains(last, q.lastEnd) {
 		why = append(why, "the last worker that ended by itself: "+q.lastEnd)
 	}
 	return why
+}
+
+// isPaused reports whether no worker is started because the last ones have failed.
+func (q *endpointWorkers) isPaused(now queue.Instant) bool {
+	return q.backoff.Crashes() > 0 && !q.backoff.NoCapacity && q.backoff.Until > now
 }

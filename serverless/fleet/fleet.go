@@ -113,6 +113,13 @@ type Bound interface {
 	Elsewhere(ctx context.Context, volumes []string) (bool, error)
 }
 
+// RoomHolders is an optional interface of a Fleet that knows who has the room of its hosts.
+type RoomHolders interface {
+	// RoomHolders returns how many workers of each endpoint have a place on the hosts, and how many
+	// pods do.
+	RoomHolders(ctx context.Context) (workers map[string]int, pods int, err error)
+}
+
 // WorkerLogs is an optional interface of a Fleet that keeps the output of its workers.
 type WorkerLogs interface {
 	// WorkerLogs yields the last q.Tail lines after q.After, oldest first. With q.Follow it
@@ -136,6 +143,6 @@ type LogLine struct {
 	Text string
 }
 
-// As returns an optional interface (WorkerImages, WorkerPorts, WorkerLogs, Bound) of f, or of a Fleet that f
+// As returns an optional interface (WorkerImages, WorkerPorts, WorkerLogs, RoomHolders, Bound) of f, or of a Fleet that f
 // wraps. A wrapper has a method Unwrap() Fleet.
 func As[T any](f Fleet) (T, bool) { return unwrap.As[T](f) }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/podyard/podyard/internal/clock"
+	"github.com/podyard/podyard/serverless/queue"
 	"github.com/podyard/podyard/serverless/workers"
 )
 
@@ -59,10 +60,14 @@ func shortLine(s string) string {
 // returns the back-off.
 func (s *Scaler) failing(ctx context.Context, endpoint string, o *observation) Backoff {
 	b := *o.failing
+	if b.NoCapacity {
+		return b
+	}
 	if text := s.lastLines(ctx, o.failed); text != "" {
 		b.Reason += "; its last output: " + text
-		s.table.explainFailure(endpoint, b)
 	}
+	b.Crash.Reason = b.Reason
+	s.table.explainFailure(endpoint, b)
 	return b
 }
 
@@ -70,7 +75,46 @@ func (s *Scaler) failing(ctx context.Context, endpoint string, o *observation) B
 func (t *table) explainFailure(endpoint string, b Backoff) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if q := t.of(endpoint); q.backoff.Fails == b.Fails && q.backoff.At == b.At {
-		q.backoff.Reason = b.Reason
+	q := t.of(endpoint)
+	q.told = b.Crash
+	if q.backoff.Crash.Since == b.Crash.Since && q.backoff.At == b.At {
+		q.backoff.Reason, q.backoff.Crash = b.Reason, b.Crash
 	}
+}
+
+// A Trouble says that the workers of an endpoint fail before they have done a job.
+type Trouble struct {
+	Crash
+
+	Fails int           // in a row
+	Next  queue.Instant // no worker is started before
+}
+
+func troubleOf(b Backoff, told Crash) (x Trouble, ok bool) {
+	if b.Crashes() == 0 || told.Reason == "" {
+		return Trouble{}, false
+	}
+	return Trouble{Crash: told, Fails: b.Crashes(), Next: b.Until}, true
+}
+
+// ReadTrouble returns what Trouble returns at the server that shows this by Lead.
+func ReadTrouble(shown []byte) (x Trouble, ok bool, err error) {
+	m, err := readMemory(shown)
+	x, ok = troubleOf(m.Backoff, m.Backoff.Crash)
+	return x, ok, err
+}
+
+// Trouble returns why the workers of an endpoint fail; ok is false while they do not. The first failure
+// counts once the last output of its worker was read, so that the reason names the cause.
+func (s *Scaler) Trouble(endpoint string) (x Trouble, ok bool) { return s.table.trouble(endpoint) }
+
+// Holders returns how many workers of each endpoint, and how many pods, have the room for which workers
+// of an endpoint wait. ok is false if none wait, or if the fleet does not know.
+func (s *Scaler) Holders(ctx context.Context, endpoint string) (list map[string]int, pods int, ok bool, err error) {
+	fleet, ok := As[RoomHolders](s.o.Fleet)
+	if !ok || !s.table.waitsForRoom(endpoint) {
+		return nil, 0, false, nil
+	}
+	list, pods, err = fleet.RoomHolders(ctx)
+	return list, pods, true, err
 }

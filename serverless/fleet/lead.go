@@ -166,7 +166,7 @@ func (t *table) takeOver(endpoint string, m memory) {
 	q := t.of(endpoint)
 	q.led, q.decisions, q.cold, q.listing = true, m.Decisions, m.ColdStarts, t.list.count
 	if m.Backoff.Fails > q.backoff.Fails {
-		q.backoff = m.Backoff
+		q.backoff, q.told = m.Backoff, m.Backoff.Crash
 	}
 	t.list.at = 1 // long due: the workers that the other server has started
 }

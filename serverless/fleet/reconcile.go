@@ -83,6 +83,10 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 	if err != nil {
 		return err
 	}
+	why, until, err := s.spent(ctx, e)
+	if err != nil {
+		return err
+	}
 	ws, spare, b := s.table.situation(now, e, known)
 	url := s.o.URL()
 	if url == "" {
@@ -90,6 +94,7 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 	}
 	d := Decide(now, e, Demand{
 		Queued: st.Ready - st.ReadyLow, Low: st.ReadyLow, Running: st.Running, Oldest: st.Oldest, Spare: spare,
+		Spent: why, SpentUntil: until,
 	}, ws, b)
 	for _, id := range slices.Concat(d.Stop, d.Drain) {
 		s.stop(workers.Key{Endpoint: e.ID, ID: id})
@@ -102,6 +107,18 @@ func (s *Scaler) scale(ctx context.Context, now queue.Instant, e *endpoints.Endp
 	}
 	s.table.decided(e, d, fresh, st.Ready > st.ReadyLow, func(id queue.WorkerID) WorkerSpec { return s.spec(e, id, url) })
 	return nil
+}
+
+// spent returns why e may have no workers, and until when.
+func (s *Scaler) spent(ctx context.Context, e *endpoints.Endpoint) (why string, until queue.Instant, err error) {
+	if s.o.Spent == nil || e.Owner == "" {
+		return "", 0, nil
+	}
+	why, at, err := s.o.Spent(ctx, e.Owner)
+	if why == "" || err != nil {
+		return "", 0, err
+	}
+	return why, queue.At(at), nil
 }
 
 // stop stops a worker. A worker that is in the registry is drained first, so that it is

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/podyard/podyard/internal/clock"
 	"github.com/podyard/podyard/serverless/endpoints"
@@ -86,6 +87,9 @@ type Options struct {
 	// Lead says for which endpoints this server decides, where several servers have the same
 	// endpoints. It needs Adopt. Default: for all.
 	Lead Lead
+	// Spent returns why the endpoints of an owner may have no workers, in words for users, and until
+	// when unless Resync is called before; empty: they may. Default: all may.
+	Spent func(ctx context.Context, owner string) (why string, until time.Time, err error)
 	// Meter records the use of workers. Default: none.
 	Meter Meter
 	// Observer gets what happens to the workers. Default: none.
@@ -249,7 +253,7 @@ func (s *Scaler) ColdStarts(endpoint string) []ColdStart { return s.table.coldSt
 // Explain returns sentences for users that say why a job of an endpoint has waited since the
 // given instant: the last decision after it, and the failures after it.
 func (s *Scaler) Explain(endpoint string, since queue.Instant) []string {
-	return s.table.explain(endpoint, since)
+	return s.table.explain(endpoint, since, s.now())
 }
 
 // Log yields the output of a worker, if the fleet keeps it. known reports whether the fleet

@@ -123,6 +123,39 @@ func TestWorkersThatFailAreTriedLessAndLessAndTheLastOneIsKeptForItsLog(t *testi
 	w.want("e", map[string]int{"idle": 1})
 }
 
+func TestAWorkerOfACrashLoopIsTriedAgainAfterFiveMinutesAtLastAndHoldsNoRoomInBetween(t *testing.T) {
+	w := newWorld(t, managed("e", 1, 4))
+	for range 10 {
+		w.run(bootTime)
+		n := len(w.fleet.started)
+		w.fleet.exit(w.fleet.started[n-1].ID, "exit code 1", false)
+		w.run(0)
+		for w.run(0); len(w.fleet.started) == n; w.run(time.Second) {
+			if s := w.states("e"); s["failed"] != 1 || len(s) != 1 {
+				t.Fatalf("while it pauses the workers are %v, want the dead one only", s)
+			}
+		}
+	}
+	w.run(bootTime)
+	w.fleet.exit(w.fleet.started[len(w.fleet.started)-1].ID, "exit code 2", false)
+	w.run(time.Second)
+	got, ok := w.scaler.Trouble("e")
+	if !ok || got.Fails != 11 || got.Reason != "a worker ended before it had done a job: exit code 2" || got.Unborn {
+		t.Errorf("Trouble = %+v, %v, want 11 failures, the last with code 2", got, ok)
+	}
+	if pause := got.Next.Time().Sub(w.clock.Now()); pause < 4*time.Minute || pause > 5*time.Minute {
+		t.Errorf("the next try is in %v, want almost five minutes", pause)
+	}
+	if why := strings.Join(w.scaler.Explain("e", 0), "; "); !strings.Contains(why, "workers of this endpoint fail: a worker ended before it had done a job: exit code 2; next try in 4m5") {
+		t.Errorf("Explain = %q, want the failure and the next try", why)
+	}
+	w.change("e", func(e *endpoints.Endpoint) { e.Version = 2 })
+	w.run(time.Second)
+	if x, ok := w.scaler.Trouble("e"); ok {
+		t.Errorf("a new release begins with %+v", x)
+	}
+}
+
 func TestFleetWithoutCapacityIsAskedAgain(t *testing.T) {
 	w := newWorld(t, managed("e", 3, 3))
 	w.fleet.full = 1
@@ -193,6 +226,33 @@ func TestReleaseIsTriedAtOnceWhateverFailedBefore(t *testing.T) {
 	w.run(0)
 	if len(w.fleet.started) != n+1 {
 		t.Error("a release waits for the pause of the one before")
+	}
+}
+
+func TestEndpointsOfWhoHasSpentItAllHaveNoWorkersUntilTheyMayAgain(t *testing.T) {
+	shared := managed("shared", 1, 1)
+	shared.Owner = ""
+	w := newWorld(t, managed("e", 2, 3), shared)
+	w.run(time.Minute)
+	w.want("e", map[string]int{"idle": 2})
+	until := w.clock.Now().Add(time.Hour)
+	w.spent = func(owner string) (string, time.Time) {
+		if owner == "alice" && w.clock.Now().Before(until) {
+			return "the money is spent", until
+		}
+		return "", time.Time{}
+	}
+	w.scaler.Resync()
+	w.waiting("e", 5)
+	w.run(time.Hour - time.Second)
+	w.want("e", map[string]int{})
+	w.want("shared", map[string]int{"idle": 1})
+	if why := w.scaler.Explain("e", queue.At(until.Add(-time.Hour))); !slices.Contains(why, "the money is spent") {
+		t.Errorf("Explain = %q, want that the money is spent", why)
+	}
+	w.run(time.Minute)
+	if w.states("e")["idle"] == 0 {
+		t.Errorf("workers are %v after the end, want that they start again by themselves", w.states("e"))
 	}
 }
 
@@ -430,7 +490,7 @@ func TestEndpointThatIsPausedChangedOrGoneScalesToZero(t *testing.T) {
 			w.fleet.exit("w001", "exit code 1", false)
 			w.run(0)
 			end(w)
-			w.run(5 * time.Minute)
+			w.run(7 * time.Minute)
 			if n := len(w.fleet.instances); n != 0 {
 				t.Errorf("the fleet keeps %d workers", n)
 			}

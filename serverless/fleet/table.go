@@ -549,7 +549,26 @@ func (t *table) coldStarts(endpoint string) []ColdStart {
 	return nil
 }
 
-func (t *table) explain(endpoint string, since queue.Instant) []string {
+// trouble returns why the workers of an endpoint fail, as far as their last output was read.
+func (t *table) trouble(endpoint string) (x Trouble, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.endpoints[endpoint]
+	if q == nil || q.told.Since != q.backoff.Crash.Since {
+		return Trouble{}, false
+	}
+	return troubleOf(q.backoff, q.told)
+}
+
+// waitsForRoom reports whether workers of an endpoint have found no room.
+func (t *table) waitsForRoom(endpoint string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.endpoints[endpoint]
+	return q != nil && q.waitsForRoom() != 0
+}
+
+func (t *table) explain(endpoint string, since, now queue.Instant) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.endpoints[endpoint]
@@ -559,7 +578,7 @@ func (t *table) explain(endpoint string, since queue.Instant) []string {
 	case q == nil:
 		return []string{"the scaler is about to look at it"}
 	}
-	return q.explain(since)
+	return q.explain(since, now)
 }
 
 // beginMeter returns the uses to report to the meter now; ended is how many of them have

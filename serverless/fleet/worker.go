@@ -22,8 +22,8 @@ const (
 	// steady is how long a worker must run without a job before its start counts as a
 	// success.
 	steady = time.Minute
-	// keepFailed is how long the last failed worker is kept for its log.
-	keepFailed = 5 * time.Minute
+	// keepFailed is how long the last failed worker is kept for its log: until after the next try.
+	keepFailed = maxBackoff + time.Minute
 )
 
 // A worker is one worker of the fleet. Only this file uses its fields. The mutex of the table
@@ -139,6 +139,12 @@ func (w *worker) report(r Instance) (changed bool) {
 		w.use.GPUType, w.use.GPUs, w.use.CPU, w.use.VCPUs = r.GPUType, r.GPUs, r.CPU, r.VCPUs
 	}
 	return true
+}
+
+// isUnborn reports whether the process of w, which the event ends, never ran. A call of the fleet that
+// failed says nothing about it: its runtime may be away.
+func (w *worker) isUnborn(e event) bool {
+	return e == evCrashed && w.joined == 0 && w.reported.Started.IsZero()
 }
 
 // exitText says why w ended, as the fleet has reported it.

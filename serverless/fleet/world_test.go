@@ -31,6 +31,7 @@ type world struct {
 	stats     map[string]*queue.Stats
 	endpoints map[string]*endpoints.Endpoint
 	meter     *uses
+	spent     func(owner string) (string, time.Time)
 	log       strings.Builder
 	ids       int
 	steps     int
@@ -75,6 +76,12 @@ func (w *world) open(adopt bool) {
 			return map[string]string{"AT": url + "/" + e.ID + "/" + string(id)}
 		},
 		Adopt: adopt, Deterministic: true, Meter: w.meter,
+		Spent: func(_ context.Context, owner string) (why string, until time.Time, err error) {
+			if w.spent != nil {
+				why, until = w.spent(owner)
+			}
+			return why, until, nil
+		},
 		Logger: w.logger(),
 	})
 	w.fleet.heard = nil

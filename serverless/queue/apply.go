@@ -71,7 +71,9 @@ type Op struct {
 	Status  Status  // of OpFinish: Completed, Failed, Cancelled, or InQueue for a snooze until Ready
 	Ready   Instant // of a snooze: when the job is ready again
 	NoRetry bool    // of OpFinish with Failed: no other attempt follows
-	Worker  WorkerID
+	// Hold is of OpFinish with another status than Failed: for how long no job of this key starts. See HoldUntil.
+	Hold   time.Duration
+	Worker WorkerID
 	// Token is the fencing token. Zero with a Worker means the lease that this worker holds:
 	// the worker protocol has no tokens, only job and worker ids.
 	Token Token
@@ -110,7 +112,9 @@ const (
 	PutDead                       // keep a dead letter of the job, instead of one with the same Ref
 	DropDead                      // remove the dead letter of an earlier run, if there is one
 	PutAttempt                    // add the result of State.EndedAttempt to the job's log of attempts
+	GiveStart                     // give the start of the lease back to the buckets (Bucket.GiveBack): no worker has begun with the job
 	PutLease                      // add the result of State.EndedLease to the job's log of leases
+	HoldKey                       // start no job of the job's owner and key for a while (Op.HoldUntil), instead of what held it before; nothing if the job has no key
 	Requeued                      // count in Stats.Retried: the job is queued again because a worker lost it or an attempt failed
 	EvReady                       // send EventReady: a job of the endpoint can be claimed
 	EvDone                        // send EventDone: the job has ended or is deleted
@@ -269,13 +273,17 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 // finish ends the attempt with the result of its worker. The output and the error of an
 // attempt that is followed by another one are not stored.
 func (s *State) finish(now Instant, op *Op) Effect {
+	hold := Effect(0)
+	if op.Hold > 0 {
+		hold = HoldKey
+	}
 	switch op.Status {
 	case Completed:
-		return s.end(now, Completed) | s.putOutput(op)
+		return s.end(now, Completed) | s.putOutput(op) | hold
 	case Cancelled: // the worker need not be told to stop
-		return s.end(now, Cancelled) &^ EvStop
+		return s.end(now, Cancelled)&^EvStop | hold
 	case InQueue:
-		return s.snooze(now, op)
+		return s.snooze(now, op) | hold
 	case InProgress, Failed, TimedOut:
 	}
 	e := s.fail(now, Failed, op)
@@ -329,7 +337,7 @@ func (s *State) release(op *Op) Effect {
 	s.Returned = true
 	e := s.requeue()
 	if op.Untouched {
-		return e
+		return e | GiveStart
 	}
 	if s.Releases = min(s.Releases+1, MostReleases); s.Releases >= MaxReleases {
 		e |= NewSeq
@@ -350,7 +358,13 @@ func (s *State) keepLoser() {
 // takesLate reports whether Lost, which has no lease any more, may report op. It may go on with the
 // job only until its execution timeout, which counts from the start of its work; a result is taken
 // later, too.
+//
+// A renewal of a lease that was given back may have begun before that. It takes nothing back, unless it is by a
+// worker of elsewhere, which names no lease: a server that ends gives back what such workers go on with.
 func (s *State) takesLate(now Instant, op *Op) bool {
+	if s.Returned && op.Kind == OpRenew && op.Token != 0 {
+		return false
+	}
 	return s.LostStarted != 0 && (op.Kind == OpFinish || now < s.LostStarted.Add(s.ExecTimeout))
 }
 

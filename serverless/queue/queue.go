@@ -106,6 +106,12 @@ type Rules struct {
 	Total   int           // the most running jobs of the endpoint; 0: no limit
 	Ageing  time.Duration // a job rises by one priority each time it has waited this long; 0: never
 	Paused  bool          // no job is claimed
+
+	Rate        Rate      // starts of the endpoint
+	PerKeyRate  Rate      // starts of one owner with the same key; jobs without a key have none
+	PerUserRate Rate      // starts of one owner
+	Keys        *KeyRules // single keys with limits of their own; nil: none. See Equal
+	HoldsSince  Instant   // a Hold that was made until then keeps nothing from starting; 0: each one does. It never goes back
 }
 
 // A Result is the answer to an Op.
@@ -151,8 +157,8 @@ type JobQueue interface {
 	Enqueue(ctx context.Context, jobs []Job) error
 	// Claim leases the jobs that are ready, appends them to out and returns at once. It serves
 	// slots in the order given, and job after job. A job can be claimed if it is queued, not
-	// delayed, not barred for this worker (State.Barred), and within the limits of Slot.Rules. Of
-	// these jobs of an endpoint it chooses (docs/decisions.md 39):
+	// delayed, not barred for this worker (State.Barred), within the limits and rates of Slot.Rules, and its key is not held (Hold).
+	// Each claim is a start for the rates (Bucket.Start); Effect.GiveStart gives it back. Of these jobs of an endpoint it chooses (docs/decisions.md 39):
 	//
 	//   - the owner whose turn is first;
 	//   - of this owner, the priority p for which p plus the wait of its oldest job (the lowest
@@ -347,6 +353,9 @@ type Stats struct {
 	Ready     int64 // the jobs that could be claimed one after the other, by any worker, while none ends
 	ReadyLow  int64 // the part of Ready that has low priority
 	Blocked   int64 // the jobs that are ready, but not part of Ready, because of the Rules
+	// Free is when a job that a rate or a Hold keeps from starting may start, at the earliest; 0: there is none. A queue may
+	// return an earlier instant, but none that has passed.
+	Free      Instant
 	Running   int64
 	Completed int64 // Completed, Failed and Retried are totals and include deleted jobs
 	Failed    int64 // FAILED and TIMED_OUT

@@ -34,10 +34,12 @@ type Load struct {
 // A Summary is what a queue keeps of an endpoint at an instant.
 type Summary struct {
 	Queued  [MaxPriority + 2]int64 // as Measurer.Priorities returns it
+	Delayed int64                  // as Stats has it
 	Running int64
 	// Oldest is State.Queued of the oldest ready job without low priority, whether or not Rules
-	// block it; 0: there is none.
+	// or a Hold block it; 0: there is none.
 	Oldest Instant
+	Held   bool // keys of the endpoint are held: only Stats knows which jobs can start
 }
 
 // A Surveyor is an optional interface of a Measurer for which one look at all endpoints costs less

@@ -235,10 +235,11 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"who released claims", stateReturned(), during, newOp(queue.OpClaim), answer{sRunning, queue.Put, nil}},
 		{"who released reports late", stateReturned(), during, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
 		{"who released reports after its run would be over", stateReturned(), overtime, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
+		{"a renewal of a lease that was released meanwhile", stateReturned(), during, newOp(queue.OpRenew, adopt), answer{sQueued, stays, errLease}},
 		{"who released goes on after its run would be over", stateReturned(), overtime, newOp(queue.OpRenew, adopt), answer{sQueued, stays, errLease}},
 		{"the loser goes on after its run would be over", unbarred, overtime, newOp(queue.OpChunk, adopt), answer{sQueued, stays, errLease}},
 		{"the loser of chunks reports late", streamed, during, newOp(queue.OpFinish, adopt), answer{sQueued, stays, errLease}},
-		{"the tenth release, untouched", tenth, during, newOp(queue.OpRelease, func(o *queue.Op) { o.Untouched = true }), answer{sQueued, requeue, nil}},
+		{"the tenth release, untouched", tenth, during, newOp(queue.OpRelease, func(o *queue.Op) { o.Untouched = true }), answer{sQueued, requeue | queue.GiveStart, nil}},
 		{"the tenth restart", ninth, during, newOp(queue.OpRecover), answer{sFailed, ends, nil}},
 		{"start of a delayed job", delayed, during, newOp(queue.OpStart), answer{sQueued, queue.Put | queue.NewSeq | queue.EvReady, nil}},
 		{"retry without an input", damaged, during, newOp(queue.OpRetry), answer{sFailed, stays, queue.ErrInputLost}},
@@ -354,7 +355,7 @@ func TestWhatAMoveLeaves(t *testing.T) {
 			s.Status, s.Worker, s.Lost, s.LostStarted = sRunning, "w", "", 0
 			s.Started, s.LeaseUntil, s.RunUntil = started, 9_000, overtime
 		}},
-		{"adoption by who released", stateReturned(), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt = true }), func(s *queue.State) {
+		{"adoption by who released", stateReturned(), during, newOp(queue.OpRenew, func(o *queue.Op) { o.Adopt, o.Token = true, 0 }), func(s *queue.State) {
 			s.Status, s.Worker, s.Lost, s.LostStarted, s.Returned, s.Deliveries = sRunning, "w", "", 0, false, 1
 			s.Started, s.LeaseUntil, s.RunUntil = started, 9_000, overtime
 		}},

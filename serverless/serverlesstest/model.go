@@ -26,6 +26,10 @@ type Model struct {
 	claims uint64
 	served map[modelGroup]queue.Turn
 	unique map[modelKey]queue.Ref
+
+	buckets map[modelBucket]queue.Bucket
+	holds   map[modelBucket]queue.Hold // of keys
+	rules   map[string]queue.Rules     // of the last claim or count of an endpoint
 }
 
 type modelJob struct {
@@ -165,6 +169,12 @@ func (m *Model) move(now queue.Instant, j *modelJob, op *queue.Op) queue.Result 
 				e.Job.Input = nil
 			}
 		}
+	}
+	if eff&queue.GiveStart != 0 {
+		m.giveBack(j, before.Started, now)
+	}
+	if eff&queue.HoldKey != 0 {
+		m.hold(j, op.HoldUntil(now))
 	}
 	if eff&queue.PutInput != 0 {
 		j.Input, j.Webhook, j.Extra, j.Trace = op.Job.Input, op.Job.Webhook, op.Job.Extra, op.Job.Trace

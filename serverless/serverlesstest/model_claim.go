@@ -26,15 +26,17 @@ func keyGroup(j *modelJob) modelGroup {
 func (m *Model) Claim(_ context.Context, now queue.Instant, slots []queue.Slot, out []queue.Job) ([]queue.Job, error) {
 	for _, s := range slots {
 		live, rules := m.live(s.Endpoint), rulesOf(s.Rules)
+		m.settle(s.Endpoint, rules, now)
 		for n, bytes := 0, 0; !s.Full(n, bytes); {
 			running := useOf(live)[modelUser{}].running
-			j, c := queue.Choose(&modelHeads{m: m, list: claimable(live, now, rules, s.Worker)}, &rules, running, now)
+			j, c := queue.Choose(&modelHeads{m: m, list: m.claimable(live, now, rules, s.Worker)}, &rules, running, now)
 			if c == queue.ChooseNone {
 				break
 			}
 			m.token++
 			m.move(now, j, &queue.Op{Kind: queue.OpClaim, Worker: s.Worker, Token: m.token, Until: s.Until})
 			m.claims++
+			m.start(j, rules, now)
 			served := queue.Turn{Seq: m.stats[s.Endpoint].LastSeq, Serial: m.claims}
 			m.served[ownerGroup(j)], m.served[keyGroup(j)] = served, served
 			out = append(out, j.Job)
@@ -133,21 +135,27 @@ func useOf(live []*modelJob) map[modelUser]*modelUse {
 	return use
 }
 
-// room is how many more jobs of u may run.
-func room(r queue.Rules, u modelUser, running int) int {
-	limit := [...]int{r.Total, r.PerUser, r.PerKey}[u.what]
-	if limit == 0 || u.what == 2 && u.key == "" {
-		return math.MaxInt
+// room is how many more jobs of u may run, by their number and by the rates.
+func (m *Model) room(endpoint string, r queue.Rules, u modelUser, running int, now queue.Instant) int {
+	n := math.MaxInt
+	if limit := [...]int{r.Total, r.PerUser, r.KeyLimit(u.key)}[u.what]; limit > 0 {
+		n = max(limit-running, 0)
 	}
-	return max(limit-running, 0)
+	if rate := rateOf(r, u); rate.Limit > 0 {
+		n = min(n, m.buckets[modelBucket{endpoint, u}].Room(rate, now))
+	}
+	if m.holds[modelBucket{endpoint, u}].Ends(&r, now) > 0 {
+		n = 0
+	}
+	return n
 }
 
 // claimable are the jobs that a worker can claim now. An empty worker stands for any.
-func claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.WorkerID) (list []*modelJob) {
+func (m *Model) claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.WorkerID) (list []*modelJob) {
 	if r.Paused {
 		return nil
 	}
-	limited := r.PerKey > 0 || r.PerUser > 0 || r.Total > 0
+	limited := r.Limited() || r.Rated() || len(m.holds) > 0
 	var use map[modelUser]*modelUse
 	if limited {
 		use = useOf(live)
@@ -158,7 +166,7 @@ func claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.Worke
 		}
 		free := true
 		for _, u := range usersOf(j) {
-			free = free && (!limited || room(r, u, use[u].running) > 0)
+			free = free && (!limited || m.room(j.Endpoint, r, u, use[u].running, now) > 0)
 		}
 		if free {
 			list = append(list, j)
@@ -169,7 +177,7 @@ func claimable(live []*modelJob, now queue.Instant, r queue.Rules, w queue.Worke
 
 // couldRun counts the jobs that could be claimed one after the other: 0 for all, 1 for those
 // without low priority.
-func couldRun(live []*modelJob, r queue.Rules, kind int) int {
+func (m *Model) couldRun(endpoint string, live []*modelJob, r queue.Rules, kind int, now queue.Instant) int {
 	if r.Paused {
 		return 0
 	}
@@ -177,14 +185,14 @@ func couldRun(live []*modelJob, r queue.Rules, kind int) int {
 	owners, all := map[string]int{}, 0
 	for u, n := range use {
 		if u.what == 2 {
-			owners[u.owner] += min(n.ready[kind], room(r, u, n.running))
+			owners[u.owner] += min(n.ready[kind], m.room(endpoint, r, u, n.running, now))
 		}
 	}
 	for owner, n := range owners {
 		u := modelUser{owner: owner, what: 1}
-		all += min(n, room(r, u, use[u].running))
+		all += min(n, m.room(endpoint, r, u, use[u].running, now))
 	}
-	return min(all, room(r, modelUser{}, use[modelUser{}].running))
+	return min(all, m.room(endpoint, r, modelUser{}, use[modelUser{}].running, now))
 }
 
 // nextGroup returns the jobs of the group whose turn is first.
@@ -221,10 +229,12 @@ func (m *Model) Stats(_ context.Context, now queue.Instant, endpoint string, rul
 	}
 	s, r := *m.stats[endpoint], rulesOf(rules)
 	live := m.live(endpoint)
-	all, normal := couldRun(live, r, 0), couldRun(live, r, 1)
+	m.settle(endpoint, r, now)
+	all, normal := m.couldRun(endpoint, live, r, 0, now), m.couldRun(endpoint, live, r, 1, now)
+	s.Free = m.free(live, r, now)
 	s.Ready, s.ReadyLow = int64(all), int64(all-normal)
 	s.Blocked = s.Queued - s.Delayed - s.Ready
-	list := claimable(live, now, r, "")
+	list := m.claimable(live, now, r, "")
 	if s.Blocked == 0 {
 		list = slices.DeleteFunc(list, func(j *modelJob) bool { return j.Flags&queue.LowPriority != 0 })
 	}

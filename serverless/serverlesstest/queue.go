@@ -34,7 +34,7 @@ func TestJobQueue(t *testing.T, queue func(t *testing.T) queue.JobQueue) {
 
 // QueueCases returns the rules of a job queue.
 func QueueCases() []QueueCase {
-	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
+	return slices.Concat(submitCases(), keyedCases(), claimCases(), orderCases(), limitCases(), rateCases(), holdCases(), leaseCases(), tokenCases(), endCases(), lifetimeCases(),
 		retainCases(), uniqueCases(), snoozeCases(), retryCases(), attemptCases(), leaseLogCases(), deadCases(), purgeCases(), streamCases(), readCases(), statsCases(), watchCases(), outboxCases(), raceCases(), damageCases(), budgetCases(), costCases())
 }
 

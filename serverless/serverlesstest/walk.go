@@ -24,7 +24,7 @@ type Walk struct {
 
 // Run makes the walk. An error says at which step the queue and the model differ, and how.
 func (c Walk) Run(ctx context.Context) error {
-	w := &walker{Walk: c, now: start, tokens: map[queue.Token]bool{}, rules: map[string]*queue.Rules{}}
+	w := &walker{Walk: c, now: start, tokens: map[queue.Token]bool{}, rules: map[string]*queue.Rules{}, lifted: map[string]queue.Instant{}}
 	if w.Batch == 0 {
 		w.Batch = 8
 	}
@@ -49,9 +49,10 @@ type walker struct {
 	refs    []queue.Ref // of jobs that were there when they were last looked at
 	tokens  map[queue.Token]bool
 	sent    []leasedDelivery
-	rules   map[string]*queue.Rules // by endpoint
-	limited bool                    // there are budgets
-	opened  int                     // Reopened.Openings when the model was last asked
+	rules   map[string]*queue.Rules  // by endpoint
+	lifted  map[string]queue.Instant // by endpoint: until when the holds of keys that were made are lifted
+	limited bool                     // there are budgets
+	opened  int                      // Reopened.Openings when the model was last asked
 }
 
 // Reopened is a queue that may be opened again between two calls. It may then have forgotten who
@@ -90,6 +91,7 @@ func walkSteps() []walkStep {
 		{"claim", 6, (*walker).claim},
 		{"op", 16, (*walker).op},
 		{"ops", 4, (*walker).ops},
+		{"hold", 3, (*walker).hold},
 		{"drain", 3, (*walker).drain},
 		{"purge", 1, (*walker).purge},
 		{"change rules", 1, (*walker).changeRules},

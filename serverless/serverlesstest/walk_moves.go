@@ -63,8 +63,14 @@ func (w *walker) drawPolicy(j *queue.Job) {
 // changeRules changes the rules of an endpoint. Half of the time it has none.
 func (w *walker) changeRules(context.Context) error {
 	endpoint := w.endpoint()
+	if w.Draw(4) == 0 {
+		w.lifted[endpoint] = max(w.lifted[endpoint], w.now-queue.Instant(w.Draw(2)*w.Draw(lease)))
+	}
 	w.rules[endpoint] = nil
 	if w.Draw(2) == 0 {
+		if at := w.lifted[endpoint]; at > 0 {
+			w.rules[endpoint] = &queue.Rules{HoldsSince: at}
+		}
 		return nil
 	}
 	r := &queue.Rules{Paused: w.Draw(8) == 0}
@@ -73,6 +79,7 @@ func (w *walker) changeRules(context.Context) error {
 			*limit = 1 + w.Draw(1+w.Draw(w.Batch))
 		}
 	}
+	r.HoldsSince = w.lifted[endpoint]
 	r.Ageing = [...]time.Duration{0, time.Millisecond, time.Second, time.Minute}[w.Draw(4)]
 	w.rules[endpoint] = r
 	return nil
@@ -147,7 +154,7 @@ func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
 // submitAgain: an id that is taken, among others that are not.
 func (w *walker) submitAgain(ctx context.Context) error {
 	j, ok := w.pick(ctx)
-	if !ok {
+	if !ok || j.Status != queue.InQueue { // a queue may refuse a new job of another status
 		return nil
 	}
 	w.made++
@@ -234,6 +241,9 @@ func (w *walker) draw(j *queue.Job) (op queue.Op, as int) {
 		op.Status, op.Ready, op.Error = [...]queue.Status{queue.InQueue, queue.Cancelled}[w.Draw(2)], w.now+w.drawSpan(), ""
 		return op, 0
 	}
+	if op.Kind == queue.OpFinish && j.Key != "" && w.Draw(3) == 0 {
+		op.Hold = time.Duration(w.drawSpan()) * time.Millisecond
+	}
 	if op.Kind == queue.OpReplace {
 		op.Job = w.replacement()
 	}
@@ -271,6 +281,29 @@ func (w *walker) ops(ctx context.Context) error {
 		ops[i], as = op, append(as, a)
 	}
 	return w.apply(ctx, ops, as)
+}
+
+// hold has a running job end and hold its key, for which another job waits.
+func (w *walker) hold(ctx context.Context) error {
+	for range 16 {
+		j, ok := w.pick(ctx)
+		if !ok {
+			return nil
+		}
+		if j.Status != queue.InProgress || j.Key == "" {
+			continue
+		}
+		w.made++
+		next := queue.Job{Ref: queue.Ref{Endpoint: j.Endpoint, ID: queue.JobID(fmt.Sprint("job-", w.made))}, Owner: j.Owner, Key: j.Key, Input: []byte(`{}`)}
+		next.Submitted, next.Queued, next.ExecTimeout, next.Retain, next.Expires = w.now, w.now, time.Minute, time.Minute, w.now+7*ttl
+		w.refs = append(w.refs, next.Ref)
+		if err := w.enqueue(ctx, []queue.Job{next}); err != nil {
+			return err
+		}
+		op := queue.Op{Ref: j.Ref, Kind: queue.OpFinish, Status: queue.Completed, Worker: j.Worker, Adopt: true, Hold: time.Duration(w.drawSpan()) * time.Millisecond}
+		return w.apply(ctx, []queue.Op{op}, []int{0})
+	}
+	return nil
 }
 
 func (w *walker) drain(ctx context.Context) error {

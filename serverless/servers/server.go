@@ -54,6 +54,7 @@ type Server struct {
 	epoch uint64
 
 	mu    sync.Mutex
+	data  []byte           // what the others read of this server
 	live  int              // servers that live, this one included
 	posts map[string]*post // by the name of the lease
 }
@@ -85,6 +86,7 @@ func Join(ctx context.Context, store Store, o *Options) (*Server, error) {
 	if s.o.Logger == nil {
 		s.o.Logger = slog.New(slog.DiscardHandler)
 	}
+	s.data = s.o.Data
 	var err error
 	if s.id, err = id.New(s.o.Rand); err != nil {
 		return nil, fmt.Errorf("servers: make an id: %w", err)
@@ -142,10 +144,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// SetData changes Options.Data. The others read it from the next renewal on.
+func (s *Server) SetData(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = data
+}
+
+func (s *Server) shown() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.data
+}
+
 // Renew says that this server lives, and counts the others.
 func (s *Server) Renew(ctx context.Context) error {
 	now := s.o.Clock.Now()
-	if _, err := s.take(ctx, now, serverPrefix+s.id, s.o.Data); err != nil {
+	if _, err := s.take(ctx, now, serverPrefix+s.id, s.shown()); err != nil {
 		return fmt.Errorf("servers: renew: %w", err)
 	}
 	list, err := s.store.Leases(ctx, now, serverPrefix)

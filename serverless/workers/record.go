@@ -68,6 +68,7 @@ type lease struct {
 type notice struct {
 	since     queue.Instant
 	delivered bool
+	early     bool          // no ping has listed the job: it may be on its way to the worker
 	listed    queue.Instant // last ping that still listed the job
 }
 
@@ -202,13 +203,23 @@ func (w *record) stop(id queue.JobID, now queue.Instant) (noticed bool) {
 	case !w.session.local && w.notices[id] == nil && len(w.notices) < maxNotices:
 		// There need not be a lease here: the job may have been claimed at another server, or
 		// before this process started.
-		w.notices[id] = &notice{since: now}
+		w.notices[id] = &notice{since: now, early: l == nil || !l.listed}
 		w.notify()
 		return true
 	case l != nil && l.stop != nil:
 		l.stop()
 	}
 	return false
+}
+
+// repeat has a notice delivered once more that came to the worker before the job, perhaps: now a ping lists
+// the job.
+func (w *record) repeat(n *notice) {
+	if n.early && n.delivered {
+		n.delivered = false
+		w.notify()
+	}
+	n.early = false
 }
 
 // deliver returns the jobs to stop whose notice was not delivered yet, and marks the notices
@@ -289,6 +300,7 @@ func (w *record) ping(lists, others []queue.JobID, now, until queue.Instant, gra
 	for _, id := range lists {
 		if n := w.notices[id]; n != nil {
 			listed[id], n.listed, ignored = true, now, true
+			w.repeat(n)
 			continue
 		}
 		if l := w.leases[id]; l != nil {

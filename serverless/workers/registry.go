@@ -497,8 +497,8 @@ func (w *Worker) Idle(before queue.Instant) []queue.Op {
 	return w.record.idle(before)
 }
 
-// StopNotices returns the jobs that w must stop, ordered by id, each job once. changed is
-// closed when there may be more. draining reports that w gets no more jobs.
+// StopNotices returns the jobs that w must stop, ordered by id, each job once, and once more when a ping
+// lists it for the first time. changed is closed when there may be more. draining reports that w gets no more jobs.
 func (w *Worker) StopNotices() (ids []queue.JobID, changed <-chan struct{}, draining bool) {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()

@@ -60,6 +60,7 @@ func quantiles(metric string) []string {
 func endpoint() Dashboard {
 	const of = `{instance=~"$instance",endpoint=~"$endpoint"}`
 	return Dashboard{UID: "podyard-endpoint", Title: "Podyard / Endpoint", Variable: "endpoint", Of: "podyard_jobs_running", Panels: []Panel{
+		panel("Queued jobs by what they wait for", "short", `sum by (state) (podyard_jobs_waiting`+of+`)`, "{{state}}"),
 		panel("Queued jobs by priority", "short", `sum by (priority) (podyard_jobs_queued`+of+`)`, "{{priority}}"),
 		panel("Running jobs", "short", `sum(podyard_jobs_running`+of+`)`, "running"),
 		panel("Submitted, claimed, ended", "ops",
@@ -107,6 +108,7 @@ func serverPage() Dashboard {
 		panel("Changes in a commit", "short", `sum(rate(podyard_store_commit_ops_sum`+of+`[$__rate_interval])) / sum(rate(podyard_store_commit_ops_count`+of+`[$__rate_interval]))`, "mean"),
 		panel("Store", "bytes", `sum(podyard_store_bytes`+of+`)`, "files", `sum(podyard_store_dead_bytes`+of+`)`, "of deleted payloads", `sum(podyard_stream_undrained_bytes`+of+`)`, "chunks not read"),
 		panel("State of the store", "short", `min(podyard_store_writable`+of+`)`, "writable", `sum(podyard_store_damage_total`+of+`)`, "damages"),
+		panel("Incidents", "short", `max by (cause, name, severity) (podyard_incident)`, "{{severity}}: {{cause}} {{name}}"),
 		panel("Webhooks", "ops", `sum by (code) (rate(podyard_webhook_attempts_total`+of+`[$__rate_interval]))`, "{{code}}"),
 		panel("How long they take and wait", "s",
 			`histogram_quantile(0.9, sum by (le) (rate(podyard_webhook_seconds_bucket`+of+`[$__rate_interval])))`, "P90 of an attempt",

@@ -7,10 +7,10 @@ import (
 )
 
 func Example() {
-	for _, a := range mixin.Alerts()[:2] {
+	for _, a := range mixin.Alerts()[1:3] {
 		fmt.Println(a.Name, a.Severity)
 	}
 	// Output:
-	// PodyardQueueStuck critical
-	// PodyardNoWorkers critical
+	// PodyardFailureRate warning
+	// PodyardWorkersLost warning
 }

@@ -27,6 +27,7 @@ func withConsole(ctx context.Context, parts *config.Parts, srv *server.Server, l
 		domain = ""
 	}
 	c, err := console.New(main, &console.Options{
+		Incidents: srv.Incidents, JobTimes: parts.JobTimes,
 		Auth: api.Auth, Jobs: srv.Services().Jobs, Path: consolePath, Source: api.Source, InFlight: api.InFlight, Logger: log, PodDomain: domain,
 		Secret: parts.Options.Jobs.WorkerSecret, // sessions outlive a restart; nil with -data ""
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/httpapi/server/config"
+	"github.com/podyard/podyard/httpapi/sshfront"
 	"github.com/podyard/podyard/internal/errno"
 )
 
@@ -29,6 +30,8 @@ type Listeners struct {
 	Workers net.Listener
 	// Metrics is where operators come without a key. It may be nil.
 	Metrics net.Listener
+	// SSH is where clients of SSH come. It may be nil.
+	SSH net.Listener
 }
 
 // forOperators serves what is on the address for metrics. The command line is not there: it
@@ -47,15 +50,20 @@ func forOperators(parts *config.Parts, srv *server.Server) http.Handler {
 
 // Open listens on addr. With apart it also listens on loopback for the workers of this
 // machine, which cannot know the certificate of TLS, or may not reach the rest of the service:
-// on the address kept, if that is one of loopback and free. With metrics it also listens on
-// that address.
-func Open(ctx context.Context, addr, metrics string, apart bool, kept string) (l *Listeners, err error) {
+// on the address kept, if that is one of loopback and free. With metrics and ssh it also listens on
+// these addresses.
+func Open(ctx context.Context, addr, metrics, ssh string, apart bool, kept string) (l *Listeners, err error) {
 	l = &Listeners{}
 	if l.Main, err = listenAt(ctx, "-addr", addr); err != nil {
 		return nil, err
 	}
 	if metrics != "" {
 		if l.Metrics, err = listenAt(ctx, "-metrics", metrics); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	if ssh != "" {
+		if l.SSH, err = listenAt(ctx, "-ssh", ssh); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
@@ -98,10 +106,18 @@ func (l *Listeners) WorkerAddr() net.Addr {
 	return l.Workers.Addr()
 }
 
+// SSHAddr is the address of SSH, or nil.
+func (l *Listeners) SSHAddr() net.Addr {
+	if l.SSH == nil {
+		return nil
+	}
+	return l.SSH.Addr()
+}
+
 // Close closes them.
 func (l *Listeners) Close() error {
 	err := l.Main.Close()
-	for _, more := range []net.Listener{l.Workers, l.Metrics} {
+	for _, more := range []net.Listener{l.Workers, l.Metrics, l.SSH} {
 		if more != nil {
 			err = errors.Join(err, more.Close())
 		}
@@ -137,6 +153,21 @@ func (l *Listeners) All(ctx context.Context, parts *config.Parts, srv *server.Se
 		log.Warn("-backup needs this server to be stopped", "err", err)
 	}
 	return list
+}
+
+// ServeSSH serves the SSH front of pods until ctx ends, if there is one. Its connections take no room from
+// those of Main.
+func (l *Listeners) ServeSSH(ctx context.Context, parts *config.Parts, srv *server.Server, log *slog.Logger) error {
+	if l.SSH == nil {
+		return nil
+	}
+	limit, all := parts.Options.Connections.Apart(), srv.Services()
+	front, err := sshfront.New(sshfront.Options{Pods: all.Pods, Keys: all.SSHKeys, API: srv.API(), ConnContext: limit.ConnContext})
+	if err != nil {
+		return errors.Join(err, l.SSH.Close())
+	}
+	log.Info("SSH into pods is served", "addr", l.SSH.Addr().String(), "hostKey", strings.TrimSpace(front.HostKey()))
+	return front.Serve(ctx, limit.Listener(l.SSH))
 }
 
 // forContainers listens where workers in containers look for the service: nil where they need

@@ -28,6 +28,7 @@ type Settings struct {
 	Database, Local, Name, PeerURL             string // Database is the URL of -data; then Data is Local
 	Test                                       string // address of the test double's admin area
 	Metrics                                    string // address of metrics; empty: none
+	SSH                                        string // address of the SSH front of pods; empty: none
 	TLSCert, TLSKey, LogForm                   string
 	LogLevel                                   slog.Level
 	DrainWait                                  time.Duration
@@ -58,6 +59,7 @@ func Define(f *flag.FlagSet, env func(string) string) *Settings {
 	f.BoolVar(&s.Upkeep.Check, "check", false, "verify the store and exit: with 1 when something is lost")
 	f.BoolVar(&s.Upkeep.Rotate, "rotate-secret-key", false, "seal the secrets of the store with another key, in place of secret-key, and exit")
 	f.BoolVar(&s.Upkeep.Repair, "repair", false, "drop what cannot be read of the store, name it, and exit")
+	f.StringVar(&s.SSH, "ssh", or("PODYARD_SSH", ""), "serve SSH into pods on this `address`")
 	f.StringVar(&s.Metrics, "metrics", "", "serve /metrics, /healthz, /readyz and /debug/pprof without a key on this `address` too")
 	f.Func("drain-wait", "after SIGTERM: how `long` /readyz says 503 before the listener closes, as 5s", s.setDrainWait)
 	f.StringVar(&s.TLSCert, "tls-cert", "", "serve TLS with the certificate of this `file` (PEM)")
@@ -93,7 +95,7 @@ func Parse(args []string, env func(string) string, w io.Writer) (*Settings, erro
 		_, _ = fmt.Fprintln(w, "Usage: server [flags]")
 		f.SetOutput(w)
 		f.PrintDefaults()
-		_, _ = fmt.Fprintln(w, "PODYARD_API_KEY sets a key with full access, PODYARD_SECRET_KEY the secretKey of the\nconfiguration. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG and PODYARD_RUNTIME stand in\nfor the flags. The command help lists commands.")
+		_, _ = fmt.Fprintln(w, "PODYARD_API_KEY sets a key with full access, PODYARD_SECRET_KEY the secretKey of the\nconfiguration. PODYARD_ADDR, PODYARD_DATA, PODYARD_CONFIG, PODYARD_RUNTIME and\nPODYARD_SSH stand in for the flags. The command help lists commands.")
 		return nil, err
 	}
 	if err != nil {
@@ -175,6 +177,9 @@ func (s *Settings) validate() error {
 	if err := listen.CheckAddr(s.Metrics); err != nil && s.Metrics != "" {
 		return fmt.Errorf("-metrics %q: %w", s.Metrics, err)
 	}
+	if err := listen.CheckAddr(s.SSH); err != nil && s.SSH != "" {
+		return fmt.Errorf("-ssh %q: %w", s.SSH, err)
+	}
 	if s.APIKey == "" {
 		return nil
 	}
@@ -216,7 +221,7 @@ func (s *Settings) Double(log *slog.Logger) *testdouble.Options {
 		"-name":       s.Name != "",
 		"-peer-url":   s.PeerURL != "",
 		"-runtime":    s.Given["runtime"] && (s.Runtime == "process" || s.Runtime == "docker"),
-		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0, "-metrics": s.Metrics != "",
+		"-public-url": s.PublicURL != "", "-tls-cert": s.TLSCert != "", "-tls-key": s.TLSKey != "", "-drain-wait": s.DrainWait > 0, "-metrics": s.Metrics != "", "-ssh": s.Given["ssh"] && s.SSH != "",
 	} {
 		if set {
 			o.Unused = append(o.Unused, flag)

@@ -28,6 +28,9 @@ def sync(job):
     if act == "die" and not os.path.exists(i["mark"]):
         open(i["mark"], "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
+    if act == "log":
+        runpod.RunPodLogger().warn("step 1 of job", job["id"])
+        print("a line without a job")
     if act == "progress":
         runpod.serverless.progress_update(job, {"half": True})
         while not os.path.exists(i["go"]):

@@ -158,7 +158,7 @@ func startServer(ctx context.Context, s *settings.Settings, endpoint string, std
 	if err != nil {
 		return nil, settings.ByFlag(err)
 	}
-	l, err := listen.Open(ctx, s.Addr, "", false, kept)
+	l, err := listen.Open(ctx, s.Addr, "", "", false, kept)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,14 @@ export function Account() {
 }
 
 // Limits shows the budgets of the user, or for an operator those of all users who hold something.
-function Limits() {
-  const s = useSignal(session), [all, setAll] = useState(false), of = useData(api('account/limits?windows=true' + (all ? '&owner=*' : '')), {every: 10000})
-  return html`<section aria-labelledby="limits"><div class="bar"><h2 id="limits">Limits</h2>${s.operator ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> Of all users</label>` : null}</div><${Loaded} of=${of}>${d => html`<${Table} tall caption="Limits" rows=${d.users.flatMap(u => u.limits.map(l => ({...l, user: u.user})))} rowKey=${l => l.user + ' ' + l.name} columns=${[
+export function Limits({user}) {
+  const s = useSignal(session), [all, setAll] = useState(false), of = useData(api('account/limits?windows=true' + (user ? '&owner=' + id(user) : all ? '&owner=*' : '')), {every: 10000})
+  return html`<section aria-labelledby="limits"><div class="bar"><h2 id="limits">Limits</h2>${s.operator && !user ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} /> Of all users</label>` : null}</div><${Loaded} of=${of}>${d => html`<${Table} tall caption="Limits" rows=${d.users.flatMap(u => u.limits.map(l => ({...l, user: u.user})))} rowKey=${l => l.user + ' ' + l.name} columns=${[
     {title: 'Budget', cell: l => l.name}, all ? {title: 'User', cell: l => l.user} : null, {title: 'In use', cell: l => l.limit ? html`<meter min="0" max=${l.limit} value=${Math.min(l.used, l.limit)} aria-label=${l.name}></meter>` : ''}, {title: 'Used', num: true, cell: l => num(l.used)}, {title: 'Limit', num: true, cell: l => l.limit === null ? 'none' : num(l.limit)}, {title: 'Unit', cell: l => l.unit},
   ].filter(Boolean)} empty=${html`<${Empty} title="Nobody holds anything." />`} />
+  ${d.users.some(u => u.cost) ? html`<h3>Costs</h3><p class="muted">USD, of pods, clusters and workers of own endpoints. The month is that of UTC.</p><${Table} tall caption="Costs" rows=${d.users.filter(u => u.cost).map(u => ({...u.cost, user: u.user})).sort((a, b) => b.hour - a.hour || b.month - a.month)} rowKey=${c => c.user} columns=${[
+    all ? {title: 'User', cell: c => c.user} : null, {title: 'An hour, now', num: true, cell: c => usd(c.hour)}, {title: 'Limit of an hour', num: true, cell: c => c.costPerHour === null ? 'none' : usd(c.costPerHour)}, {title: 'This month', num: true, cell: c => usd(c.month)}, {title: 'Limit of a month', num: true, cell: c => c.costPerMonth === null ? 'none' : usd(c.costPerMonth)}, {title: 'Used up at this rate', cell: c => c.ends ? html`<${Ago} at=${c.ends} />` : c.costPerMonth !== null && c.month >= c.costPerMonth ? 'used up' : 'not this month'},
+  ].filter(Boolean)} empty=${html`<${Empty} title="Nobody spends anything." />`} />` : null}
   <h3>Requests</h3><p class="muted">Requests to the control API are counted by user.</p><${Table} tall caption="Requests" rows=${d.users.flatMap(u => (u.windows || []).map(w => ({...w, user: u.user})))} rowKey=${w => w.user + ' ' + w.name} columns=${[
     {title: 'Window', cell: w => w.name}, all ? {title: 'User', cell: w => w.user} : null, {title: 'In use', cell: w => html`<meter min="0" max=${w.limit} value=${w.limit - w.remaining} aria-label=${'Requests of the ' + w.name}></meter>`}, {title: 'Left', num: true, cell: w => num(w.remaining)}, {title: 'Limit', num: true, cell: w => num(w.limit)}, {title: 'Begins anew', cell: w => w.remaining < w.limit ? 'in ' + duration(w.resets * 1000) : 'with the next request'},
   ].filter(Boolean)} empty=${html`<${Empty} title="Nobody holds anything." />`} />`}<//></section>`
@@ -47,11 +50,11 @@ function NewKey({onClose, onMade}) {
 
 const reports = {'': 'all', pods: 'pods', serverless: 'endpoints', 'network-volumes': 'network volumes'}
 export function Billing() {
-  const {query} = useSignal(place), kind = Object.hasOwn(reports, query.get('of') || '') ? query.get('of') || '' : '', bucket = query.get('by') || 'day'
-  const of = useData(api(`billing${kind ? '/' + kind : ''}?bucketSize=${id(bucket)}`), {steady: true})
-  const show = (k, b) => go(`billing?of=${k}&by=${b}`)
+  const s = useSignal(session), {query} = useSignal(place), owner = s.operator ? query.get('owner') || '' : '', kind = Object.hasOwn(reports, query.get('of') || '') ? query.get('of') || '' : '', bucket = query.get('by') || 'day'
+  const of = useData(api(`billing${kind ? '/' + kind : ''}?bucketSize=${id(bucket)}${owner ? '&owner=' + id(owner) : ''}`), {steady: true})
+  const show = (k, b, o = owner) => go(`billing?of=${k}&by=${b}${o ? '&owner=' + id(o) : ''}`)
   useEffect(() => { document.title = 'Billing · podyard' }, [])
-  return html`<h1>Billing</h1><div class="bar"><label class="inline">Of <select value=${kind} onChange=${e => show(e.target.value, bucket)}>${Object.entries(reports).map(([k, v]) => html`<option value=${k}>${v}</option>`)}</select></label><label class="inline">By <select value=${bucket} onChange=${e => show(kind, e.target.value)}>${['hour', 'day', 'week', 'month'].map(x => html`<option>${x}</option>`)}</select></label></div>
+  return html`<h1>Billing</h1><div class="bar"><label class="inline">Of <select value=${kind} onChange=${e => show(e.target.value, bucket)}>${Object.entries(reports).map(([k, v]) => html`<option value=${k}>${v}</option>`)}</select></label><label class="inline">By <select value=${bucket} onChange=${e => show(kind, e.target.value)}>${['hour', 'day', 'week', 'month'].map(x => html`<option>${x}</option>`)}</select></label>${s.operator ? html`<form onSubmit=${e => { e.preventDefault(); show(kind, bucket, e.target.elements.owner.value.trim()) }}><label class="inline">User <input name="owner" key=${owner} defaultValue=${owner} placeholder=${s.user} autocomplete="off" spellcheck=${false} onChange=${e => e.target.form.requestSubmit()} /></label></form>` : null}</div>
   <${Loaded} of=${of}>${d => {
     const rows = d.records.slice().reverse(), names = [...new Set(rows.flatMap(r => Object.keys(r)))].filter(n => n === 'totalAmount' || rows.some(r => r[n] !== 0))
     const cell = v => v === null || v === undefined ? '–' : typeof v === 'object' ? JSON.stringify(v) : typeof v === 'number' ? num(v) : String(v)

@@ -11,15 +11,15 @@ export function Endpoint({endpoint, tab, rest}) {
   const s = useSignal(session), e = id(endpoint), here = 'e/' + e
   const of = useData(can('endpoints:read') ? api('serverless/' + e) : null, {steady: true})
   const known = of.data, name = known?.name || endpoint, balances = known?.type === 'LOAD_BALANCER'
-  const reads = can(`endpoint:${endpoint}:read`) || s.operator, lists = can('endpoints:read')
+  const reads = can(`endpoint:${endpoint}:read`) || s.operator, lists = can('endpoints:read'), managed = !!useData('data/endpoint/' + e, {steady: true}).data?.managed
   useEffect(() => { document.title = `${name} · podyard` }, [name])
   const tabs = [
     {key: '', name: 'Now', show: true}, {key: 'why', name: 'Why jobs wait', show: reads && !balances}, {key: 'jobs', name: 'Jobs', show: reads && !balances},
     {key: 'dead', name: 'Dead letters', show: reads && !balances && has('listDeadLetters')}, {key: 'schedules', name: 'Schedules', show: reads && !balances && has('listSchedules')}, {key: 'webhooks', name: 'Webhooks', show: lists && !balances && has('listWebhooks')}, {key: 'batches', name: 'Batches', show: reads && !balances && has('listBatches')},
-    {key: 'workers', name: 'Workers', show: lists}, {key: 'scaling', name: 'Scaling', show: lists}, {key: 'queue', name: 'Queue', show: lists && !balances && has('getEndpointQueue')},
+    {key: 'workers', name: 'Workers', show: managed}, {key: 'scaling', name: 'Scaling', show: managed}, {key: 'queue', name: 'Queue', show: managed && !balances && has('getEndpointQueue')},
   ].filter(t => t.show).map(t => ({...t, to: here + (t.key ? '/' + t.key : ''), here: t.key === tab}))
   const pages = {
-    '': () => html`<${Now} endpoint=${endpoint} known=${known} reload=${of.reload} />`, why: () => html`<${Why} endpoint=${endpoint} />`, jobs: () => html`<${Jobs} endpoint=${endpoint} />`,
+    '': () => html`<${Now} endpoint=${endpoint} known=${known} managed=${managed} reload=${of.reload} />`, why: () => html`<${Why} endpoint=${endpoint} />`, jobs: () => html`<${Jobs} endpoint=${endpoint} />`,
     dead: () => html`<${Dead} endpoint=${endpoint} open=${rest[0]} />`, schedules: () => html`<${Schedules} endpoint=${endpoint} open=${rest[0]} />`, batches: () => html`<${Batches} endpoint=${endpoint} open=${rest[0]} />`, webhooks: () => html`<${EndpointWebhooks} endpoint=${endpoint} />`,
     workers: () => html`<${Workers} endpoint=${endpoint} open=${rest[0]} />`, scaling: () => html`<${Scaling} endpoint=${endpoint} />`, queue: () => html`<${Queue} endpoint=${endpoint} />`,
   }
@@ -27,21 +27,34 @@ export function Endpoint({endpoint, tab, rest}) {
     ${of.error?.status === 404 ? html`<${Empty} title="There is no such endpoint, or it is not yours."><${Link} to="">Go to the endpoints<//><//>` : html`<${Tabs} label="Of the endpoint" list=${tabs} />${(pages[tab] || pages[''])()}`}`
 }
 
-function Now({endpoint, known, reload}) {
+function Now({endpoint, known, managed, reload}) {
   const h = useSignal(health), e = id(endpoint), here = 'e/' + e, run = can(`endpoint:${endpoint}:run`)
   const past = useData('data/history/' + e, {every: 10000}), d = past.data
   const now = h?.endpoint === endpoint ? h : null, last = d?.queued.length ? d : null
-  const waits = now?.jobs.inQueue > 0
+  const waits = now?.jobs.inQueue > 0, balances = known?.type === 'LOAD_BALANCER'
   return html`${waits && can(`endpoint:${endpoint}:read`) ? html`<${Reason} endpoint=${endpoint} />` : null}
-    <dl class="tiles"><${Tile} name="Waiting" value=${num(now?.jobs.inQueue)} to=${here + '/jobs?status=IN_QUEUE'} /><${Tile} name="Running" value=${num(now?.jobs.inProgress)} to=${here + '/jobs?status=IN_PROGRESS'} />
-    <${Tile} name="Completed" value=${num(now?.jobs.completed)} to=${here + '/jobs?status=COMPLETED'} /><${Tile} name="Failed" value=${num(now?.jobs.failed)} bad=${now?.jobs.failed > 0} to=${here + '/jobs?status=FAILED,TIMED_OUT'} /><${Tile} name="Queued again" value=${num(now?.jobs.retried)} note="lost with a worker" />
+    <dl class="tiles">${balances ? html`<${Tile} name="Requests in progress" value=${num(now?.jobs.inProgress)} />` : html`<${Tile} name="Waiting" value=${num(now?.jobs.inQueue)} to=${here + '/jobs?status=IN_QUEUE'} /><${Tile} name="Running" value=${num(now?.jobs.inProgress)} to=${here + '/jobs?status=IN_PROGRESS'} />
+    <${Tile} name="Completed" value=${num(now?.jobs.completed)} to=${here + '/jobs?status=COMPLETED'} /><${Tile} name="Failed" value=${num(now?.jobs.failed)} bad=${now?.jobs.failed > 0} to=${here + '/jobs?status=FAILED,TIMED_OUT'} /><${Tile} name="Queued again" value=${num(now?.jobs.retried)} note="lost with a worker" />`}
     <${Tile} name="Workers" value=${now ? num(now.workers.running + now.workers.idle + now.workers.initializing) : '–'} note=${now ? inWords(now.workers) : ''} /></dl>
-    ${last ? html`<div class="two"><${Chart} title="Jobs that wait" unit="" values=${d.queued} every=${d.every} /><${Chart} title="Workers" unit="" values=${d.workers} every=${d.every} /><${Chart} title="Oldest job waits" unit=" s" values=${d.oldest} every=${d.every} /><${Chart} title="Jobs that run" unit="" values=${d.running} every=${d.every} /></div>` : html`<p class="muted">${past.error ? past.error.message : 'There is no history yet: the server records it from its start on.'}</p>`}
-    <div class="two">${can(`endpoint:${endpoint}:read`) ? html`<${Speed} endpoint=${endpoint} cold=${d?.coldStarts} />` : null}${known ? html`<${Settings} known=${known} />` : null}</div>
-    <div class="two">${known?.image && can('endpoints:write') ? html`<${Scale} known=${known} reload=${reload} />` : null}
-    ${run ? html`<section aria-labelledby="purge"><h2 id="purge">Empty the queue</h2><p class="muted">Cancels the jobs that wait: all of your own endpoint, your own jobs on a shared one.</p><${Sure} title="Empty the queue?" word=${endpoint} text="The jobs that wait are cancelled. Jobs that run go on." yes="Cancel the waiting jobs" run=${async () => `${count((await change('POST', api(e + '/purge-queue'))).removed, 'job was', 'jobs were')} cancelled.`}>Empty the queue…<//></section>` : null}</div>
+    ${last ? html`<div class="two">${[...charts(d).slice(balances ? 3 : 0), ...d.latency && !balances ? latencies(d.latency) : []].map(([title, unit, series, every = d.every]) => html`<${Chart} title=${title} unit=${unit} every=${every} series=${series} />`)}</div>` : html`<p class="muted">${past.error ? past.error.message : 'There is no history yet: the server records it from its start on.'}</p>`}
+    <div class="two">${can(`endpoint:${endpoint}:read`) && (known || !can('endpoints:read')) && !balances ? html`<${Speed} endpoint=${endpoint} cold=${d?.coldStarts} />` : null}${known ? html`<${Settings} known=${known} />` : null}</div>
+    <div class="two">${known?.image && managed && can('endpoints:write') ? html`<${Scale} known=${known} reload=${reload} />` : null}
+    ${run && !balances ? html`<section aria-labelledby="purge"><h2 id="purge">Empty the queue</h2><p class="muted">Cancels the jobs that wait: all of your own endpoint, your own jobs on a shared one.</p><${Sure} title="Empty the queue?" word=${endpoint} text="The jobs that wait are cancelled. Jobs that run go on." yes="Cancel the waiting jobs" run=${async () => `${count((await change('POST', api(e + '/purge-queue'))).removed, 'job was', 'jobs were')} cancelled.`}>Empty the queue…<//></section>` : null}</div>
     ${known ? html`<${Releases} e=${e} />` : null}`
 }
+
+// charts are what is drawn of the last hour, as [title, unit, series].
+const charts = d => [
+  ['Jobs that ended in a minute', '', [{name: 'completed', values: perMinute(d.completed, d.every)}, {name: 'failed', kind: 'bad', values: perMinute(d.failed, d.every)}]],
+  ['Jobs that wait', '', [{values: d.queued}]], ['Oldest job waits', ' s', [{values: d.oldest}]], ['Jobs that run, and workers', '', [{name: 'jobs', values: d.running}, {name: 'workers', values: d.workers}]],
+]
+// latencies are the percentiles of each minute, in milliseconds or, where they are long, in seconds.
+const latencies = ({every, waited, ran}) => [['How long jobs waited', waited], ['How long jobs ran', ran]].map(([title, of]) => {
+  const long = Math.max(...of.p90) >= 20000, values = list => list.map(v => v === null || !long ? v : Math.round(v / 1000))
+  return [title, long ? ' s' : ' ms', [{name: 'P50', values: values(of.p50)}, {name: 'P90', values: values(of.p90)}], every]
+})
+// perMinute is how many were counted in the minute before each sample, of totals.
+const perMinute = (totals, every) => totals.map((n, i) => Math.max(0, n - totals[Math.max(0, i - Math.round(60 / every))]))
 
 function Reason({endpoint}) {
   const of = useData('data/waiting/' + id(endpoint), {every: 3000})
@@ -104,11 +117,12 @@ function changes(d, here) {
   const list = [], w = d.health.workers, present = w.running + w.idle + w.initializing, max = d.endpoint?.workers.max
   const add = (text, to, link) => list.push({text, to, link})
   if (d.queue?.paused) add('The queue is paused. Open it again.', here + '/queue', 'Queue settings')
-  if (d.queue?.blocked) add(`${count(d.queue.blocked, 'job is', 'jobs are')} held by a limit (perKey, perUser or total). Raise it, or wait until a job ends.`, here + '/queue', 'Queue settings')
+  const by = d.queue ? holders(d.queue) : []
+  if (d.queue?.blocked && !d.queue.paused && by.length) add(`${count(d.queue.blocked, 'job is', 'jobs are')} held by the limits and rates of the queue (${by.join('; ')}). Raise one, or wait: a limit lets a job go when another ends, and a rate as time goes by.`, here + '/queue', 'Queue settings')
   if (d.queue?.delayed) add(`${count(d.queue.delayed, 'job is', 'jobs are')} not due yet. "Start now" makes delayed jobs ready.`, here + '/jobs?status=IN_QUEUE', 'Jobs')
   if (max === 0 && d.endpoint.image) add('The endpoint may have no workers. Allow one.', here, 'Workers')
   else if (max && present >= max) add(`All ${count(max, 'worker')} that the endpoint may have are there. Allow more, or wait until one is free.`, here, 'Workers')
-  if (w.throttled) add('No host has room for another worker. Free compute, or wait until something ends.', can('pods:read') ? 'pods' : null, 'Pods')
+  if (w.throttled) add('No host has room for another worker. Free compute, or wait until something ends.', session.value.operator ? 'hosts' : can('pods:read') ? 'pods' : null, session.value.operator ? 'Who has what' : 'Pods')
   if (w.unhealthy) add('A worker is not healthy. Its log says more.', here + '/workers', 'Workers')
   if (w.initializing) add(`${count(w.initializing, 'worker starts', 'workers start')}. Nothing has to be done.`)
   if (!present && !w.throttled && d.endpoint && !d.endpoint.image) add('The service starts no workers for this endpoint. Start one: a function of a Go program, or a process with the SDK.')
@@ -144,12 +158,41 @@ function Scaling({endpoint}) {
     const rows = []
     for (const x of d.decisions) { const l = rows.at(-1); if (l && l.reason === x.reason && l.want === x.want) { l.times++; l.start += x.start; l.stop = l.stop.concat(x.stop); l.drain = l.drain.concat(x.drain); l.first = x.at } else rows.push({...x, times: 1, first: x.at}) }
     return html`<${Table} caption="Decisions" rows=${rows} rowKey=${r => r.at + r.reason} columns=${[
-      {title: 'When', cell: r => html`<${Ago} at=${r.at} />${r.times > 1 ? html` <span class="badge">${r.times}×</span>` : null}`}, {title: 'Wanted', num: true, cell: r => num(r.want)}, {title: 'Started', num: true, cell: r => num(r.start)}, {title: 'Stopped', num: true, cell: r => num(r.stop.length)}, {title: 'Draining', num: true, cell: r => num(r.drain.length)}, {title: 'Reason', cell: r => r.reason}, {title: 'Next look', cell: r => r.next ? html`<${Ago} at=${r.next} />` : '–'},
+      {title: 'When', cell: r => html`<${Ago} at=${r.at} />${r.times > 1 ? html` <span class="badge">${r.times}×</span>` : null}`}, {title: 'Wanted', num: true, cell: r => num(r.want)}, {title: 'Started', num: true, cell: r => num(r.start)}, {title: 'Stopped', num: true, cell: r => num(r.stop.length)}, {title: 'Draining', num: true, cell: r => num(r.drain.length)}, {title: 'Reason', cell: r => html`<span class="long">${r.reason}</span>`}, {title: 'Next look', cell: r => r.next ? html`<${Ago} at=${r.next} />` : '–'},
     ]} empty=${html`<${Empty} title="The scaler has decided nothing yet.">It manages endpoints that have an image.<//>`} />`
   }}<//></section>`
 }
 
 const limits = [['total', 'Jobs that run at once, of all users'], ['perUser', 'Jobs that run at once, of one user'], ['perKey', 'Jobs that run at once, of one key']]
+const rates = [['rate', 'Jobs that start, of all users'], ['perUserRate', 'Jobs that start, of one user'], ['perKeyRate', 'Jobs that start, of one key']]
+const rateText = r => `${count(r.limit, 'start')} in ${duration(r.per).replace(/ 0 (s|min|h)$/, '')}`
+
+// holders are the settings of a queue that can hold jobs, in words.
+function holders(q) {
+  const own = Object.keys(q.keys).length
+  return [...limits.filter(([name]) => q[name] !== null).map(([name]) => `${name}: ${num(q[name])} at once`), ...rates.filter(([name]) => q[name]).map(([name]) => `${name}: ${rateText(q[name])}`), own ? `keys: ${count(own, 'key has', 'keys have')} limits of ${own === 1 ? 'its' : 'their'} own` : null].filter(Boolean)
+}
+
+const Rate = ({name, label, of: r, write}) => html`<fieldset><legend>${label} <small class="muted">(${name}; empty: no rate)</small></legend><label class="inline">At most <input type="number" name=${name + '.limit'} min="1" max="1000000" defaultValue=${r?.limit ?? ''} disabled=${!write} /></label><label class="inline">in seconds <input type="number" name=${name + '.per'} min="1" max="2592000" step="any" defaultValue=${r ? r.per / 1000 : 60} disabled=${!write} /></label></fieldset>`
+const rateOf = (f, name) => f[name + '.limit'].value === '' ? null : {limit: Number(f[name + '.limit'].value), per: Math.round(Number(f[name + '.per'].value) * 1000)}
+
+// Keys are the limits of single keys.
+function Keys({q, put, write}) {
+  const [error, fail] = useState(null), rows = Object.entries(q.keys).map(([name, rule]) => ({name, ...rule}))
+  const submit = async e => {
+    e.preventDefault()
+    fail(null)
+    const form = e.target, f = form.elements, name = f.key.value, rule = {perKey: f.perKey.value === '' ? null : Number(f.perKey.value), rate: rateOf(f, 'keys')}
+    if (rule.perKey === null && !rule.rate) { fail(new Error('Give the key a limit, a rate or both.')); return }
+    try { await put({keys: {[name]: rule}}); form.reset(); say(`The limits of the key ${name} were set.`) } catch (x) { fail(x) }
+  }
+  return html`<h3>Limits of single keys</h3><${Table} caption="Limits of single keys" rows=${rows} rowKey=${r => r.name} columns=${[
+    {title: 'Key', cell: r => html`<code>${r.name}</code>`}, {title: 'At once', num: true, cell: r => num(r.perKey)}, {title: 'Rate', cell: r => r.rate ? rateText(r.rate) : '–'},
+    write ? {title: 'Do', cell: r => html`<span class="acts"><${Sure} title="Remove these limits?" text=${`The key ${r.name} then has those of all keys.`} yes="Remove" run=${async () => { await put({keys: {[r.name]: null}}); return 'The limits were removed.' }}>Remove…<//></span>`} : null,
+  ].filter(Boolean)} empty=${html`<p class="muted">All keys have the limits above.</p>`} />
+  ${write ? html`<form class="form" onSubmit=${submit}><label>Key <small class="muted">(of each user; its limits replace those of all keys)</small><input name="key" required autocomplete="off" spellcheck=${false} /></label><label>Jobs of it that run at once <small class="muted">(empty: no limit)</small><input type="number" name="perKey" min="1" /></label><${Rate} name="keys" label="Jobs of it that start" write /><${Failure} error=${error} /><button>Set</button></form>` : null}`
+}
+
 function Queue({endpoint}) {
   const path = api(`serverless/${id(endpoint)}/queue`), of = useData(path, {every: 5000}), [error, fail] = useState(null)
   const put = async body => { await change('PATCH', path, body); of.reload() }
@@ -158,17 +201,20 @@ function Queue({endpoint}) {
     fail(null)
     const f = e.target.elements, body = {}
     for (const [name] of limits) body[name] = f[name].value === '' ? null : Number(f[name].value)
+    for (const [name] of rates) body[name] = rateOf(f, name)
     body.ageing = Math.round(Number(f.ageing.value) * 1000)
     body.deadLetter = f.deadLetter.value === '' ? null : Math.round(Number(f.deadLetter.value) * 3600000)
     try { await put(body); say('The queue was changed.') } catch (x) { fail(x) }
   }
   const write = can('endpoints:write')
-  return html`<section aria-labelledby="queue"><h2 id="queue">Settings of the queue</h2><${Loaded} of=${of}>${q => html`<dl class="tiles"><${Tile} name="Could start now" value=${num(q.ready)} /><${Tile} name="Not due yet" value=${num(q.delayed)} /><${Tile} name="Held by the settings" value=${num(q.blocked)} bad=${q.blocked > 0} /></dl>
+  return html`<section aria-labelledby="queue"><h2 id="queue">Settings of the queue</h2><${Loaded} of=${of}>${q => html`<dl class="tiles"><${Tile} name="Could start now" value=${num(q.ready)} /><${Tile} name="Not due yet" value=${num(q.delayed)} /><${Tile} name="Held by the settings" value=${num(q.blocked)} note=${holders(q).join('; ')} bad=${q.blocked > 0} /></dl>
     <div class="bar">${q.paused ? html`<${Status} of="cordoned" text="The queue is paused: jobs are taken in and none is started." />` : html`<${Status} of="RUNNING" text="The queue is open." />`}
     ${write ? q.paused ? html`<${Act} run=${async () => { await put({paused: false}); return 'The queue is open.' }}>Open the queue<//>` : html`<${Sure} title="Pause the queue?" text="Jobs are still taken in, and none is started. Jobs that run go on." yes="Pause the queue" run=${async () => { await put({paused: true}); return 'The queue is paused.' }}>Pause the queue…<//>` : null}</div>
-    <form class="form" onSubmit=${submit} key=${JSON.stringify([q.total, q.perUser, q.perKey, q.ageing, q.deadLetter])}>${limits.map(([name, label]) => html`<label>${label} <small class="muted">(${name}; empty: no limit)</small><input type="number" name=${name} min="1" defaultValue=${q[name] ?? ''} disabled=${!write} /></label>`)}
+    <form class="form" onSubmit=${submit} key=${JSON.stringify([q.total, q.perUser, q.perKey, q.ageing, q.deadLetter, q.rate, q.perUserRate, q.perKeyRate])}>${limits.map(([name, label]) => html`<label>${label} <small class="muted">(${name}; empty: no limit)</small><input type="number" name=${name} min="1" defaultValue=${q[name] ?? ''} disabled=${!write} /></label>`)}
+    ${rates.map(([name, label]) => html`<${Rate} name=${name} label=${label} of=${q[name]} write=${write} />`)}
     <label>Ageing in seconds <small class="muted">(a job that waits so long rises by one priority)</small><input type="number" name="ageing" min="0" step="any" defaultValue=${q.ageing / 1000} disabled=${!write} /></label>
     <label>Dead letters are kept for hours <small class="muted">(empty: none are kept)</small><input type="number" name="deadLetter" min="0" step="any" defaultValue=${q.deadLetter ? q.deadLetter / 3600000 : ''} disabled=${!write} /></label>
     <${Failure} error=${error} />${write ? html`<button class="primary">Change</button>` : null}</form>
+    <${Keys} q=${q} put=${put} write=${write} />
     ${q.retry ? html`<h3>Retries</h3><${Facts} of=${[['Attempts', q.retry.attempts], ['First delay', duration(q.retry.delay)], ['Factor', q.retry.factor], ['Longest delay', duration(q.retry.maxDelay)], ['Of timeouts too', q.retry.timeouts ? 'yes' : 'no']]} />` : html`<p class="muted">Jobs that fail are not retried unless they ask for it.</p>`}`}<//></section>`
 }

@@ -1,6 +1,6 @@
 // One job: what it waits for or how it ended, its times, payloads, attempts and webhooks.
-import {html, useEffect, useSignal, useData, session, Link, id, api, can, change, base, num, count, duration, go} from './lib.mjs'
-import {Status, Ago, Failure, Loaded, Loading, Facts, Payload, Tail, Table, Empty, Act, Sure, Copy} from './ui.mjs'
+import {html, useEffect, useSignal, useData, session, Link, id, api, can, change, base, num, count, duration, moment, zone, errorParts} from './lib.mjs'
+import {Status, Ago, Failure, Loaded, Loading, Facts, Payload, Tail, Table, Empty, Act, Sure, Copy, Err} from './ui.mjs'
 
 export function Job({endpoint, job}) {
   const s = useSignal(session), path = `${id(endpoint)}/status/${id(job)}`
@@ -23,11 +23,18 @@ function Body({j, endpoint, reload}) {
     ${run && (j.status === 'FAILED' || j.status === 'TIMED_OUT') ? html`<${Act} run=${act('retry', () => 'The job is queued again.')}>Retry<//>` : null}
     <${Copy} label="Copy as curl" text=${`curl -H "Authorization: Bearer $KEY" '${location.origin}/v2/${e}/status/${id(j.id)}'`} /></div>
     ${j.status === 'IN_QUEUE' && j.why ? html`<section class="why" aria-labelledby="why"><h2 id="why">Why it waits</h2><p>${sentence(j.why)}</p>${j.attempt ? html`<p>It was ${tries(j)}.</p>` : null}<p><${Link} to=${`e/${e}/why`}>What would change it<//></p></section>` : null}
-    ${j.error ? html`<section class="why bad" aria-labelledby="error"><h2 id="error">Why it ${j.status === 'TIMED_OUT' ? 'was ended' : 'failed'}</h2><pre class="wrap">${j.error}</pre></section>` : null}
+    ${j.error ? html`<section class="why bad" aria-labelledby="error"><h2 id="error">Why it ${j.status === 'TIMED_OUT' ? 'was ended' : 'failed'}</h2><${Failed} of=${j.error} /></section>` : null}
     ${s.details ? html`<${Times} j=${j} sent=${hooks.data?.deliveries || []} />` : html`<${Facts} of=${[['Waited', duration(j.delayTime)], ['Ran', duration(j.executionTime)], ['Worker', j.workerId || '–']]} />`}
     ${s.details && !j.hidePayloads ? html`<div class="two"><${Payload} title="Input" path=${`data/job/${e}/${id(j.id)}/input`} size=${j.inputBytes} version="" /><${Payload} title=${j.status === 'IN_PROGRESS' ? 'Progress' : 'Output'} path=${`data/job/${e}/${id(j.id)}/output`} size=${j.outputShown ? j.outputBytes : 0} version=${j.status + j.finished + j.retries} /></div>` : s.hidePayloads ? html`<p class="muted">This console does not show payloads.</p>` : null}
     ${s.details && !j.hidePayloads && (j.chunks > 0 || j.status === 'IN_PROGRESS') ? html`<${Tail} key=${j.id} path=${`data/tail/${e}/${id(j.id)}`} />` : null}
+    ${j.hidePayloads || s.hidePayloads ? null : html`<${Lines} e=${e} j=${j} />`}
     <${Attempts} e=${e} j=${j} /><${Deliveries} e=${e} j=${j} of=${hooks} />`
+}
+
+// Failed shows an error, that of an SDK with its traceback.
+function Failed({of}) {
+  const {message, trace, text} = errorParts(of)
+  return html`<pre class="wrap" tabindex="0">${message}</pre>${trace ? html`<details open><summary>Traceback</summary><pre class="wrap" tabindex="0">${trace}</pre></details>` : null}${text ? html`<details><summary>As the worker has sent it</summary><pre class="wrap" tabindex="0">${text}</pre></details>` : null}`
 }
 
 // tries says how often a job was tried that may be tried again.
@@ -51,7 +58,7 @@ function timeline(j, sent) {
   ])
   const hooks = sent.flatMap(d => [
     [d.at, d.status >= 200 && d.status < 300 && !d.error ? 'webhook delivered' : 'webhook not taken', d.error || (d.status ? String(d.status) : 'no answer')],
-    [d.next, 'webhook is sent again', ''],
+    d.next && Date.parse(d.next) > Date.now() ? [d.next, 'webhook is sent again', ''] : [],
   ])
   return [
     [j.submitted, 'submitted', j.owner ? `by ${j.owner}` : ''],
@@ -71,7 +78,7 @@ function timeline(j, sent) {
 
 function Times({j, sent}) {
   const events = timeline(j, sent), forgotten = j.leaseCount - j.leases.length
-  return html`<div class="two"><section aria-labelledby="times"><h2 id="times">Timeline</h2><ol class="timeline">${events.map(([at, what, note]) => html`<li class=${at && Date.parse(at) > Date.now() ? 'future' : ''}><strong>${what}</strong> ${note ? html`<span class="note">${note}</span>` : null} <span class="when">${at ? html`<${Ago} at=${at} /> <small class="muted">${new Date(at).toLocaleTimeString('en-GB')}</small>` : ''}</span></li>`)}</ol>${forgotten > 0 ? html`<p class="muted">It was queued again ${j.leaseCount > 240 ? 'more than 240 times' : count(j.leaseCount, 'time')}. The last ${num(j.leases.length)} are shown.</p>` : null}</section>
+  return html`<div class="two"><section aria-labelledby="times"><h2 id="times">Timeline</h2><ol class="timeline">${events.map(([at, what, note]) => html`<li class=${at && Date.parse(at) > Date.now() ? 'future' : ''}><strong>${what}</strong> ${note ? html`<span class="note">${note}</span>` : null} <span class="when">${at ? html`<${Ago} at=${at} /> <small class="muted">${moment(at)}</small>` : ''}</span></li>`)}</ol><p class="muted">The clock is that of ${zone}.</p>${forgotten > 0 ? html`<p class="muted">It was queued again ${j.leaseCount > 240 ? 'more than 240 times' : count(j.leaseCount, 'time')}. The last ${num(j.leases.length)} are shown.</p>` : null}</section>
     <section aria-labelledby="facts"><h2 id="facts">Details</h2><${Facts} of=${[['Waited', j.started || j.finished ? duration(j.delayTime) : j.delayed ? 'not due yet' : `${duration(Math.max(0, Date.now() - Date.parse(j.queued)))} so far`], ['Ran', duration(j.finished ? j.executionTime : null)], ['Worker', j.worker || '–'], ['Priority', j.priority + (j.lowPriority ? ', low: no worker is started for it' : '')], j.key ? ['Key', j.key] : null, ['Deliveries', `${j.deliveries} of 3`], j.attempts > 1 ? ['Attempts', tries(j) || `none of ${j.attempts} yet`] : null, j.restarts ? ['Server restarts while it ran', j.restarts] : null, ['Execution timeout', duration(j.executionTimeout)], j.chunks ? ['Stream', `${num(j.chunks)} chunks, ${num(j.chunksRead)} read`] : null, ['Webhook', j.webhook ? 'yes' : 'none']]} /></section></div>`
 }
 
@@ -79,8 +86,16 @@ function Attempts({e, j}) {
   const of = useData(api(`${e}/attempts/${id(j.id)}`))
   if (!of.data || of.data.attempts.length < 2 && typeof of.data.attempts[0]?.delay !== 'number') return null
   return html`<section aria-labelledby="attempts"><h2 id="attempts">Attempts</h2><${Table} caption="Attempts" rows=${of.data.attempts} rowKey=${a => a.number} columns=${[
-    {title: 'No.', cell: a => a.number}, {title: 'Status', cell: a => html`<${Status} of=${a.status} />`}, {title: 'Worker', cell: a => a.worker}, {title: 'Started', cell: a => html`<${Ago} at=${a.startedAt} />`}, {title: 'Next after', num: true, cell: a => duration(a.delay)}, {title: 'Error', cell: a => html`<span class="clip" title=${a.error}>${a.error}</span>`},
+    {title: 'No.', cell: a => a.number}, {title: 'Status', cell: a => html`<${Status} of=${a.status} />`}, {title: 'Worker', cell: a => a.worker}, {title: 'Started', cell: a => html`<${Ago} at=${a.startedAt} />`}, {title: 'Next after', num: true, cell: a => duration(a.delay)}, {title: 'Error', cell: a => html`<${Err} of=${a.error} />`},
   ]} /></section>`
+}
+
+// Lines are what the job has printed.
+function Lines({e, j}) {
+  const of = useData(api(`${e}/log/${id(j.id)}`), {every: j.status === 'IN_PROGRESS' ? 2000 : 0})
+  if (!of.data?.lines.length) return null
+  const {lines, dropped} = of.data
+  return html`<section aria-labelledby="lines"><h2 id="lines">Log</h2>${dropped ? html`<p class="muted">${count(dropped, 'older line')} no longer kept.</p>` : null}<pre class="wrap" tabindex="0">${lines.map(l => `${new Date(l.time).toLocaleTimeString('en-GB')} ${l.level ? l.level + ' ' : ''}${l.message}\n`)}</pre></section>`
 }
 
 function Deliveries({e, j, of}) {
@@ -94,4 +109,4 @@ function Deliveries({e, j, of}) {
 }
 
 // sent says what became of a webhook after n attempts, of which last is the last one.
-export const sent = (n, last) => html`Tried ${count(n, 'time')}, ${last.next ? html`next <${Ago} at=${last.next} />` : last.status >= 200 && last.status < 300 && !last.error ? 'and delivered' : 'and given up'}.`
+export const sent = (n, last) => html`Tried ${count(n, 'time')}, ${last.next ? Date.parse(last.next) > Date.now() ? html`next <${Ago} at=${last.next} />` : html`due since <${Ago} at=${last.next} />: others to its receiver go first` : last.status >= 200 && last.status < 300 && !last.error ? 'and delivered' : 'and given up'}.`

@@ -1,6 +1,6 @@
 // The list of jobs of an endpoint, and what can be done to many of them.
-import {html, useState, useEffect, useRef, useMemo, useSignal, session, place, go, tick, get, change, patiently, Link, id, api, can, num, count, duration, say} from './lib.mjs'
-import {Grid, Status, Ago, Empty, Failure, Loading, Dialog} from './ui.mjs'
+import {html, useState, useEffect, useRef, useMemo, useSignal, useData, session, live, place, go, keep, tick, get, change, patiently, Link, id, api, can, has, num, count, duration, say} from './lib.mjs'
+import {Grid, Table, Tile, Loaded, Status, Ago, Empty, Failure, Loading, Dialog, New, Err} from './ui.mjs'
 import {tries} from './job.mjs'
 
 export const statuses = ['IN_QUEUE', 'IN_PROGRESS', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMED_OUT']
@@ -51,10 +51,11 @@ function useJobs(endpoint, wanted, all, prefix) {
 export function Jobs({endpoint}) {
   const {query} = useSignal(place), s = useSignal(session)
   const wanted = (query.get('status') || '').split(',').filter(x => statuses.includes(x)), all = query.get('owner') === '*' && s.operator, prefix = query.get('id') || ''
-  const list = useJobs(endpoint, wanted, all, prefix), [chosen, choose] = useState(new Set())
+  const list = useJobs(endpoint, wanted, all, prefix), [chosen, choose] = useState(() => new Set(history.state?.chosen))
   const here = `e/${id(endpoint)}/jobs`
   const filter = (w, a, p = prefix) => { const q = new URLSearchParams(); if (w.length) q.set('status', w.join()); if (a) q.set('owner', '*'); if (p) q.set('id', p); choose(new Set()); go(here + (q.size ? '?' + q : '')) }
   const toggle = k => choose(c => { const n = new Set(c); if (!n.delete(k)) n.add(k); return n })
+  useEffect(() => keep({chosen: [...chosen].slice(0, 1000)}), [chosen]) // for who comes back
   const columns = [
     {title: 'Job', cell: j => html`<${Link} to=${`${here}/${id(j.id)}`}><code>${j.id}</code><//>`},
     {title: 'Status', cell: j => html`<${Status} of=${j.status} />`},
@@ -64,9 +65,10 @@ export function Jobs({endpoint}) {
     {title: 'Ran', num: true, cell: j => duration(j.executionTime)},
     s.details ? {title: 'Deliveries', cell: j => j.more ? ((t => html`${num(j.more.deliveries)}${t ? html`, ${t}` : null}`)(tries({...j.more, status: j.status}))) : '–'} : null,
     {title: 'Worker', cell: j => j.workerId ? html`<code>${j.workerId}</code>` : html`<span class="muted">–</span>`},
-    {title: 'Error', cell: j => html`<span class="clip" title=${j.error}>${j.error || ''}</span>`},
+    {title: 'Error', cell: j => html`<${Err} of=${j.error} />`},
   ].filter(Boolean)
-  return html`<section aria-labelledby="jobs-title"><h2 id="jobs-title">Jobs ${list.total === null ? '' : html`<small class="muted">${num(list.total)}</small>`}</h2>
+  return html`<section aria-labelledby="jobs-title"><div class="bar"><h2 id="jobs-title">Jobs ${list.total === null ? '' : html`<small class="muted">${num(list.total)}</small>`}</h2>
+    ${can(`endpoint:${endpoint}:run`) && has('run') ? html`<${New} title="Submit a job" operation="run" path=${api(id(endpoint) + '/run')} main=${['input', 'webhook']} start=${{input: '{}'}} yes="Submit the job" done=${j => go(`${here}/${id(j.id)}`)}>Submit a job…<//>` : null}</div>
     <div class="bar filters"><fieldset><legend class="vh">Status</legend>${statuses.map(x => html`<label class="inline"><input type="checkbox" checked=${wanted.includes(x)} onChange=${e => filter(e.target.checked ? [...wanted, x] : wanted.filter(y => y !== x), all)} /> <${Status} of=${x} /></label>`)}</fieldset>
     <form onSubmit=${e => { e.preventDefault(); filter(wanted, all, e.target.elements.prefix.value.trim()) }}><label class="inline">Id begins with <input type="search" name="prefix" key=${prefix} defaultValue=${prefix} autocomplete="off" spellcheck=${false} onChange=${e => e.target.form.requestSubmit()} /></label></form>
     ${s.operator ? html`<label class="inline"><input type="checkbox" checked=${all} onChange=${() => filter(wanted, !all)} /> Of all users</label>` : null}</div>
@@ -125,4 +127,23 @@ function Many({endpoint, action, selector, which, all, onClose}) {
     ${s.step === 'end' ? html`<p class="result">${count(s.done, 'job was', 'jobs were')} ${a.doing}.${s.stopped ? ' Stopped before the end.' : ''}</p>${s.failed.length ? html`<p>${count(s.failed.length, 'job')} could not be:</p><ul class="short">${s.failed.slice(0, 20).map(f => html`<li><code>${f.id}</code>: ${f.error}</li>`)}</ul>` : null}` : null}</div>
     <${Failure} error=${s.error} />
     <div class="bar end">${s.step === 'ask' && s.matched ? html`<button type="button" onClick=${close}>Keep</button><button type="button" class="danger" onClick=${() => walk('act', false)}>${a.name} ${count(s.matched, 'job')}</button>` : s.step === 'act' || s.step === 'count' ? html`<button type="button" onClick=${() => { stop.current = true }}>Stop</button>` : html`<button type="button" onClick=${close}>Close</button>`}</div><//>`
+}
+
+// AllJobs is the page of the newest jobs of all endpoints. It reads one page of each, so it reads seldom.
+export function AllJobs() {
+  const {query} = useSignal(place), s = useSignal(session), status = query.get('status') || '', of = useData('data/jobs' + (status ? '?status=' + id(status) : ''), {steady: true})
+  useEffect(() => { document.title = 'Jobs · podyard' }, [])
+  useEffect(() => {
+    const t = setInterval(() => { if (!document.hidden && live.value !== 'paused') of.reload() }, 10000)
+    return () => clearInterval(t)
+  }, [of.reload])
+  const at = list => 'jobs?status=' + list
+  return html`<h1>Jobs</h1><${Loaded} of=${of}>${d => html`
+    <dl class="tiles"><${Tile} name="Waiting" value=${num(d.counts.inQueue)} to=${at('IN_QUEUE')} /><${Tile} name="Running" value=${num(d.counts.inProgress)} to=${at('IN_PROGRESS')} /><${Tile} name="Completed" value=${num(d.counts.completed)} to=${at('COMPLETED')} /><${Tile} name="Failed" value=${num(d.counts.failed)} bad=${d.counts.failed > 0} to=${at('FAILED,TIMED_OUT')} /></dl>
+    <p class="muted">${`The counts are those of ${count(d.endpoints, 'endpoint')}, of all their users. ${s.operator ? 'The list has the jobs of all users.' : 'The list has your own jobs.'}`}</p>
+    <div class="bar"><label class="inline">Status <select value=${status} onChange=${e => go(e.target.value ? at(e.target.value) : 'jobs')}><option value="">all</option>${[...statuses, 'FAILED,TIMED_OUT'].map(x => html`<option value=${x}>${x.toLowerCase().replaceAll('_', ' ').replace(',', ' or ')}</option>`)}</select></label><button type="button" onClick=${of.reload}>Read again</button></div>
+    <${Table} tall caption="Jobs" rows=${d.jobs} rowKey=${j => j.endpoint + '/' + j.id} columns=${[
+      {title: 'Job', sort: j => j.id, cell: j => html`<${Link} to=${`e/${id(j.endpoint)}/jobs/${id(j.id)}`}><code>${j.id}</code><//>`}, {title: 'Status', sort: j => j.status, cell: j => html`<${Status} of=${j.status} />`}, {title: 'Endpoint', sort: j => j.name, cell: j => html`<span class="name" title=${j.name}><${Link} to=${`e/${id(j.endpoint)}/jobs`}>${j.name}<//></span>`}, s.operator ? {title: 'Owner', sort: j => j.owner, cell: j => j.owner} : null, {title: 'Age', sort: j => j.submitted, cell: j => html`<${Ago} at=${j.submitted} />`}, {title: 'Waited', num: true, sort: j => j.delayTime, cell: j => duration(j.delayTime)}, {title: 'Ran', num: true, sort: j => j.executionTime, cell: j => duration(j.executionTime)},
+    ].filter(Boolean)} empty=${html`<${Empty} title=${status ? 'No job has this status.' : 'There are no jobs.'} />`} />
+    ${d.more ? html`<p class="muted">These are the newest. The page of an endpoint has all of its jobs.</p>` : null}`}<//>`
 }

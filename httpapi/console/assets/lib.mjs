@@ -44,14 +44,16 @@ export class Problem extends Error {
 }
 
 // ask makes a request below the console and returns the answer.
-export async function ask(path, {method = 'GET', body, signal: abort} = {}) {
+// A body is a value, or json, the text of one. A request with a key is not carried out twice.
+export async function ask(path, {method = 'GET', body, json = body === undefined ? undefined : JSON.stringify(body), key, signal: abort} = {}) {
   const headers = {}
   if (method !== 'GET') headers['Podyard-Console'] = '1'
   if (Date.now() - lastAct > 60000) headers['Podyard-Auto'] = '1'
-  if (body !== undefined) headers['Content-Type'] = 'application/json'
+  if (json !== undefined) headers['Content-Type'] = 'application/json'
+  if (key) headers['Idempotency-Key'] = key
   let r
   try {
-    r = await fetch(base + path, {method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: abort, credentials: 'same-origin', redirect: 'error'})
+    r = await fetch(base + path, {method, headers, body: json, signal: abort, credentials: 'same-origin', redirect: 'error'})
   } catch (e) {
     if (e.name === 'AbortError') throw e
     online.set(false)
@@ -90,10 +92,27 @@ function here() {
   return {parts: path.split('/').filter(Boolean).map(safeDecode), query: new URLSearchParams(location.search), key: location.href}
 }
 function safeDecode(s) { try { return decodeURIComponent(s) } catch { return s } }
-addEventListener('popstate', () => place.set(here()))
+// back is what was kept of a page that the user comes back to. The data of the page come later than the page,
+// so the browser could not put it where it was.
+history.scrollRestoration = 'manual'
+addEventListener('popstate', e => place.set({...here(), back: e.state}))
+export const keep = what => history.replaceState({...history.state, ...what}, '')
 export function go(path, replace) {
+  if (!replace) keep({y: scrollY, inner: document.querySelector('.grid.tall')?.scrollTop || 0})
   history[replace ? 'replaceState' : 'pushState'](null, '', base + path)
   place.set(here())
+}
+// restore scrolls to where a page was, as soon as it is long enough, unless the user is quicker.
+export function restore({y = 0, inner = 0}, key) {
+  const began = Date.now()
+  const step = () => {
+    if (place.value.key !== key || lastAct > began || Date.now() - began > 5000) return
+    const grid = document.querySelector('.grid.tall')
+    if (grid) grid.scrollTop = inner
+    scrollTo(0, y)
+    if (Math.abs(scrollY - y) > 2 || inner && Math.abs((grid?.scrollTop ?? 0) - inner) > 2) setTimeout(step, 50)
+  }
+  step()
 }
 export function Link({to, children, ...rest}) {
   const click = e => {
@@ -223,6 +242,22 @@ export function duration(ms) {
 export function bytes(n) {
   if (n < 1024) return count(n, 'byte')
   for (const unit of ['KiB', 'MiB', 'GiB']) { n /= 1024; if (n < 1024 || unit === 'GiB') return `${n.toFixed(1)} ${unit}` }
+}
+// moment is the clock time of an instant, with its day if that is not today. The zone is the browser's.
+export function moment(at) {
+  const t = new Date(at), time = t.toLocaleTimeString('en-GB')
+  return t.toDateString() === new Date().toDateString() ? time : `${t.toLocaleDateString('en-GB', {day: 'numeric', month: 'short'})} ${time}`
+}
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+
+// errorParts takes the error of an SDK apart, which is the text of an object with the message and the traceback.
+export function errorParts(text) {
+  if (typeof text !== 'string' || !/^\s*\{/.test(text)) return {message: text || ''}
+  let e
+  try { e = JSON.parse(text) } catch { return {message: text} }
+  if (typeof e.error_message !== 'string') return {message: text}
+  const kind = typeof e.error_type === 'string' ? e.error_type.replace(/^<class '(.*)'>$/, '$1') : ''
+  return {message: (kind ? kind + ': ' : '') + e.error_message, trace: typeof e.error_traceback === 'string' ? e.error_traceback : '', text}
 }
 export const usd = n => '$' + n.toFixed(Math.abs(n) < 1 && n !== 0 ? 4 : 2)
 

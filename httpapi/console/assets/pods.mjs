@@ -1,6 +1,6 @@
 // Pods.
 import {html, useState, useEffect, useRef, useSignal, session, place, useData, Link, id, api, can, has, change, ask, num, count, duration, usd, go, base, say} from './lib.mjs'
-import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Log, Failure, Dialog, Spark} from './ui.mjs'
+import {Status, Ago, Empty, Loaded, Facts, Table, Act, Sure, Log, Failure, Dialog, Spark, New} from './ui.mjs'
 
 const compute = p => p.gpu ? `${p.gpu.count ?? 1} × ${p.gpu.id}` : p.cpu ? `${p.cpu.vcpuCount} vCPUs, ${p.cpu.memory ?? '?'} GB` : '–'
 
@@ -8,13 +8,14 @@ export function Pods() {
   const s = useSignal(session), {query} = useSignal(place), of = useData(api('pods' + (s.operator ? '?owner=*' : '')), {every: 5000}), [filter, setFilter] = useState('')
   const status = query.get('status')
   useEffect(() => { document.title = 'Pods · podyard' }, [])
-  return html`<h1>Pods</h1><${Loaded} of=${of}>${d => {
+  const fresh = can('pods:write') && has('createPod') ? html`<${New} title="New pod" operation="createPod" path=${api('pods')} main=${['name', 'image', 'cpu', 'gpu', 'ports', 'env', 'templateId']} yes="Create the pod" done=${p => go('pods/' + id(p.id))}>New pod…<//>` : null
+  return html`<div class="bar"><h1>Pods</h1>${fresh}</div><${Loaded} of=${of}>${d => {
     const all = d.pods.map(p => p.item ? {...p.item, owner: p.owner} : p)
     const rows = all.filter(p => (!status || p.status === status) && (!filter || `${p.id} ${p.name} ${p.image} ${p.owner || ''}`.toLowerCase().includes(filter.toLowerCase())))
     const cost = all.reduce((sum, p) => sum + p.cost, 0)
     return html`<div class="bar">${all.length ? html`<label class="inline">Status <select value=${status || ''} onChange=${e => go('pods' + (e.target.value ? '?status=' + e.target.value : ''))}><option value="">all</option>${['PROVISIONING', 'STARTING', 'RUNNING', 'EXITED', 'ERROR'].map(x => html`<option>${x}</option>`)}</select></label><label class="inline">Filter <input type="search" value=${filter} onInput=${e => setFilter(e.target.value)} /></label><span class="muted">${usd(cost)} an hour now</span>` : null}</div>
     <${Table} tall caption="Pods" rows=${rows} rowKey=${p => p.id} columns=${[
-      {title: 'Pod', cell: p => html`<${Link} to=${'pods/' + id(p.id)}>${p.name || p.id}<//> <small class="muted">${p.id}</small>`}, s.operator ? {title: 'Owner', cell: p => p.owner} : null, {title: 'Status', cell: p => html`<${Status} of=${p.status} />`}, {title: 'Image', cell: p => html`<code>${p.image}</code>`}, {title: 'Compute', cell: compute}, {title: 'Where', cell: p => p.dataCenterId || '–'}, {title: 'USD an hour', num: true, cell: p => usd(p.cost)}, {title: 'Created', cell: p => html`<${Ago} at=${p.createdAt} />`},
+      {title: 'Pod', sort: p => p.name || p.id, cell: p => html`<${Link} to=${'pods/' + id(p.id)}>${p.name || p.id}<//> <small class="muted">${p.id}</small>`}, s.operator ? {title: 'Owner', sort: p => p.owner, cell: p => p.owner} : null, {title: 'Status', sort: p => p.status, cell: p => html`<${Status} of=${p.status} />`}, {title: 'Image', sort: p => p.image, cell: p => html`<code>${p.image}</code>`}, {title: 'Compute', cell: compute}, {title: 'Where', sort: p => p.dataCenterId, cell: p => p.dataCenterId || '–'}, {title: 'USD an hour', num: true, sort: p => p.cost, cell: p => usd(p.cost)}, {title: 'Created', sort: p => p.createdAt, cell: p => html`<${Ago} at=${p.createdAt} />`},
     ].filter(Boolean)} empty=${all.length ? html`<${Empty} title="No pod matches." />` : html`<${Empty} title="There are no pods.">Make one with <code>POST /v2/pods</code>.<//>`} />`
   }}<//>`
 }
@@ -26,7 +27,7 @@ export function Pod({pod}) {
   const of = useData(api('pods/' + id(pod)), {every: 3000})
   useEffect(() => { document.title = `${of.data?.name || pod} · podyard` }, [of.data?.name])
   return html`<nav aria-label="Path" class="path"><${Link} to="pods">pods<//></nav><h1 class="wide">${of.data?.name || pod} <small class="muted">${pod}</small></h1>
-  ${of.error?.status === 404 ? html`<${Empty} title=${of.data ? 'The pod was terminated.' : 'There is no such pod, or it is not yours.'}><${Link} to="pods">Go to the pods<//><//>` : html`<${Loaded} of=${of}>${p => html`<${Body} p=${p} reload=${of.reload} />`}<//><${Log} title="Log" path=${api(`pods/${id(pod)}/logs`)} />`}`
+  ${of.error?.status === 404 ? html`<${Empty} title=${of.data ? 'The pod was terminated.' : 'There is no such pod, or it is not yours.'}><${Link} to="pods">Go to the pods<//><//>` : html`<${Loaded} of=${of}>${p => html`<${Body} p=${p} reload=${of.reload} />${can('pods:write') && has('podTerminal') ? html`<${Shell} p=${p} />` : null}`}<//><${Log} title="Log" path=${api(`pods/${id(pod)}/logs`)} />`}`
 }
 
 function Body({p, reload}) {
@@ -37,9 +38,10 @@ function Body({p, reload}) {
     reload()
     return `${words[verb]} was accepted.`
   }
-  const actions = [...p.actions.filter(a => a !== 'terminate'), ...(['RUNNING', 'STARTING', 'EXITED', 'ERROR'].includes(p.status) && !p.locked ? ['reset'] : [])]
+  // What a member of a cluster could do alone, the cluster does or nobody.
+  const actions = p.cluster ? [] : [...p.actions.filter(a => a !== 'terminate'), ...(['RUNNING', 'STARTING', 'EXITED', 'ERROR'].includes(p.status) && !p.locked ? ['reset'] : [])]
   const percent = x => x?.util === null || x?.util === undefined ? '–' : `${num(Math.round(x.util))} %`
-  return html`<div class="bar"><${Status} of=${p.status} />${p.locked ? html`<span class="badge">locked</span>` : null}
+  return html`<div class="bar"><${Status} of=${p.status} />${p.locked ? html`<span class="badge">locked</span>` : null}${p.cluster ? html`<span>Rank ${num(p.cluster.rank)} of the cluster <${Link} to=${'clusters/' + id(p.cluster.id)}><code>${p.cluster.id}</code><//>, with which it is deleted.</span>` : null}
     ${write ? html`${actions.map(a => a === 'start' ? html`<${Act} run=${act(a)}>Start<//>` : html`<${Sure} kind="" title=${`${words[a]} this pod?`} text=${asks[a]} yes=${words[a]} run=${act(a)}>${words[a]}…<//>`)}
     ${p.actions.includes('terminate') ? html`<${Sure} word=${p.id} title="Terminate this pod?" text="The pod and its disk are deleted. Network volumes stay." yes="Terminate" run=${async () => { await change('DELETE', api('pods/' + id(p.id))); go('pods'); return 'The pod was terminated.' }}>Terminate…<//>` : null}` : null}</div>
   ${p.status !== 'RUNNING' && has('whyPod') ? html`<${Why} p=${p} />` : null}
@@ -55,6 +57,29 @@ function Port({p, x}) {
   return html`<a href=${at} rel="noopener noreferrer" target="_blank">${podDomain ? new URL(at).host : address}</a>`
 }
 
+// Shell is a terminal inside the pod. Its module is large, so it comes when somebody opens one.
+function Shell({p}) {
+  const [round, set] = useState(0), [text, tell] = useState(''), [over, end] = useState(true), last = useRef(0), box = useRef(), close = useRef()
+  useEffect(() => {
+    if (!round) return
+    let stop, left = false
+    tell('Connecting…')
+    end(false)
+    const ended = text => { if (!left) { tell(text); end(true) } }
+    const begin = async () => {
+      const {open} = await import('./terminal.mjs')
+      if (!left) stop = await open(box.current, api(`pods/${id(p.id)}/terminal`), {state: tell, end: ended, leave: () => close.current?.focus()})
+      if (left) stop?.()
+    }
+    begin().catch(e => ended(e.message))
+    return () => { left = true; stop?.() }
+  }, [round])
+  if (!round && p.status !== 'RUNNING') return null
+  return html`<section aria-labelledby="terminal"><div class="bar"><h2 id="terminal">Terminal</h2>${round ? html`<span class="muted" role="status">${text}</span>` : null}
+    ${!round || over ? html`<button type="button" disabled=${p.status !== 'RUNNING'} onClick=${() => set(++last.current)}>${round ? 'Open again' : 'Open a terminal'}</button>` : null}${round ? html`<button type="button" ref=${close} onClick=${() => set(0)}>Close</button>` : null}</div>
+    ${round ? html`<div class="shell" key=${round} ref=${box}></div><p class="muted">All keys go to the program. Ctrl+F6 leaves the terminal.</p>` : html`<p class="muted">A login shell inside the pod, as its user. It ends when you leave this page.</p>`}</section>`
+}
+
 const titles = {ERROR: 'Why it failed', EXITED: 'Why it ended'}
 
 // Why says what keeps a pod from running, and what was tried.
@@ -64,7 +89,7 @@ function Why({p}) {
     <p class="big">${d.why || 'It runs now.'}</p>
     ${d.since ? html`<p>Since <${Ago} at=${d.since} />${d.tries ? html`; tried ${count(d.tries, 'time')}${d.nextTry ? html`, the next try is <${Ago} at=${d.nextTry} />` : ''}` : ''}.</p>` : null}
     ${d.failure ? html`<h3>What its host answered</h3><pre class="wrap" tabindex="0">${d.failure}</pre>` : null}
-    ${d.hosts?.length ? html`<${Tried} hosts=${d.hosts} />` : null}`}<//></section>`
+    ${d.hosts?.length && !titles[p.status] ? html`<${Tried} hosts=${d.hosts} />` : null}`}<//></section>`
 }
 
 // Tried shows operators what each host lacks, and first those that could ever take the pod.
@@ -91,7 +116,7 @@ function Load({r}) {
 }
 
 function Environment({p, reload}) {
-  const [shown, show] = useState(false), [open, set] = useState(false), names = Object.keys(p.env), write = can('pods:write')
+  const [shown, show] = useState(false), [open, set] = useState(false), names = Object.keys(p.env), write = can('pods:write') && !p.cluster
   return html`<h3 class="bar">Environment ${names.length ? html`<button type="button" aria-pressed=${shown} onClick=${() => show(!shown)}>${shown ? 'Hide values' : 'Show values'}</button>` : null}${write ? html`<button type="button" onClick=${() => set(true)}>Change variables…</button>` : null}</h3>
     ${names.length ? html`<${Facts} of=${Object.entries(p.env).map(([k, v]) => [html`<code>${k}</code>`, shown ? html`<code class="break">${v}</code>` : '••••••'])} />` : html`<p class="muted">It has no variables.</p>`}
     ${open ? html`<${Variables} p=${p} onClose=${changed => { set(false); if (changed) reload() }} />` : null}`

@@ -1,9 +1,9 @@
 // The parts that pages are made of.
-import {html, useState, useEffect, useRef, useMemo, useLayoutEffect, parts, count, useSignal, useVisible, clock, ask, base, change, say, bytes, decode, indent, num, duration, Link, session} from './lib.mjs'
+import {html, useState, useEffect, useRef, useMemo, useLayoutEffect, parts, count, useSignal, useVisible, clock, ask, base, change, say, bytes, decode, indent, errorParts, num, duration, Link, session} from './lib.mjs'
 
 const kinds = {
   COMPLETED: 'ok', RUNNING: 'ok', IDLE: 'ok', active: 'ok', IN_PROGRESS: 'run', INITIALIZING: 'run', STARTING: 'run', PROVISIONING: 'run', FINALIZED: 'run',
-  IN_QUEUE: 'wait', DRAFT: 'wait', THROTTLED: 'warn', TIMED_OUT: 'bad', FAILED: 'bad', ERROR: 'bad', UNHEALTHY: 'bad', refusal: 'bad', cordoned: 'warn', drained: 'warn', missed: 'warn', refused: 'bad', disabled: 'warn',
+  IN_QUEUE: 'wait', DRAFT: 'wait', THROTTLED: 'warn', TIMED_OUT: 'bad', FAILED: 'bad', ERROR: 'bad', UNHEALTHY: 'bad', refusal: 'bad', cordoned: 'warn', drained: 'warn', missed: 'warn', refused: 'bad', disabled: 'warn', critical: 'bad', warning: 'warn', note: 'off',
 }
 const marks = {ok: '●', run: '◐', wait: '○', warn: '▲', bad: '✕', off: '–'}
 export function Status({of, text}) {
@@ -27,6 +27,8 @@ export function Failure({error, retry}) {
     ${error.status === 403 ? html`<p class="muted">The key that you signed in with does not allow this.</p>` : null}
     ${retry ? html`<button type="button" onClick=${retry}>Try again</button>` : null}</div>`
 }
+// An Err is the error of a job in a row of a list.
+export const Err = ({of}) => { const {message} = errorParts(of); return html`<span class="clip" title=${message}>${message}</span>` }
 export const Empty = ({title, children}) => html`<div class="empty"><p><strong>${title}</strong></p>${children ? html`<p>${children}</p>` : null}</div>`
 export const Loading = () => html`<p class="muted" role="status">Loading…</p>`
 
@@ -81,10 +83,18 @@ export function Sure({children, title, text, word, yes, run, kind = 'danger-line
   return html`<button type="button" class=${kind} disabled=${disabled} onClick=${() => set(true)}>${children}</button>${open ? html`<${Confirm} title=${title} text=${text} word=${word} yes=${yes || children} run=${run} onClose=${() => set(false)} />` : null}`
 }
 
+// A New is a button with the form that creates something. The module of forms comes when somebody opens one.
+export function New({children, title, done, ...form}) {
+  const [open, set] = useState(false), [Form, load] = useState(null)
+  const show = () => { set(true); import('./forms.mjs').then(m => load(() => m.Create), e => { set(false); say(e.message, true) }) }
+  const made = x => { set(false); done(x) }
+  return html`<button type="button" onClick=${show}>${children}</button>${open ? html`<${Dialog} title=${title} onClose=${() => set(false)}>${Form ? html`<${Form} ...${form} onClose=${() => set(false)} onMade=${made} />` : html`<${Loading} />`}<//>` : null}`
+}
+
 const rowHeight = 37
 // A Grid is a table of any number of rows, of which only those in sight are in the page. row(i)
 // is a record, or undefined while it is not there; onRange says which rows are in sight.
-export function Grid({caption, columns, total, row, rowKey, onRange, empty, chosen, onChoose, tall}) {
+export function Grid({caption, columns, total, row, rowKey, onRange, empty, chosen, onChoose, tall, order, onOrder}) {
   const ref = useRef(), frame = useRef(), [top, setTop] = useState(0), [height, setHeight] = useState(600)
   const windowed = total > 60
   const first = windowed ? Math.max(0, Math.floor(top / rowHeight) - 10) : 0
@@ -117,7 +127,7 @@ export function Grid({caption, columns, total, row, rowKey, onRange, empty, chos
   const gap = n => n > 0 ? html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length + 1} style=${{height: n * rowHeight + 'px'}}></td></tr>` : null
   return html`<div class="grid ${tall ? 'tall' : ''}" ref=${ref} tabindex="0" role="region" aria-label=${"Table: " + caption} onScroll=${scroll} onKeyDown=${key}>
     <table aria-rowcount=${total + 1}><caption class="vh">${caption}</caption>
-    <thead><tr aria-rowindex="1">${onChoose ? html`<th scope="col" class="tick"><span class="vh">Selected</span></th>` : null}${columns.map(c => html`<th scope="col" class=${c.num ? 'num' : ''}>${c.title}</th>`)}</tr></thead>
+    <thead><tr aria-rowindex="1">${onChoose ? html`<th scope="col" class="tick"><span class="vh">Selected</span></th>` : null}${columns.map(c => html`<th scope="col" class=${c.num ? 'num' : ''} aria-sort=${order?.title === c.title ? order.down ? 'descending' : 'ascending' : undefined}>${onOrder && c.sort ? html`<button type="button" class="sort" onClick=${() => onOrder(c)}>${c.title}<span aria-hidden="true">${order?.title === c.title ? order.down ? ' ▼' : ' ▲' : ''}</span></button>` : c.title}</th>`)}</tr></thead>
     <tbody>${gap(first)}${rows}${gap(total - last)}</tbody></table></div>`
 }
 function focusRow(grid, i, left = 3) {
@@ -130,22 +140,68 @@ function focusRow(grid, i, left = 3) {
     requestAnimationFrame(() => requestAnimationFrame(() => focusRow(grid, i, left - 1)))
   }
 }
-export const Table = ({rows, ...rest}) => html`<${Grid} ...${rest} total=${rows.length} row=${i => rows[i]} />`
+
+// A Table has all of its rows, so a click on the title of a column that has sort, a function of a row, sorts
+// them: numbers from the largest, text from its beginning, then the other way round, then as they came.
+export function Table({rows, columns, ...rest}) {
+  const [order, set] = useState(null), by = order && columns.find(c => c.title === order.title)?.sort
+  const onOrder = c => set(o => o?.title !== c.title ? {title: c.title, down: !!c.num} : o.down === !!c.num ? {...o, down: !o.down} : null)
+  const list = by ? rows.map(r => [by(r), r]).sort((a, b) => compare(a[0], b[0], order.down)).map(x => x[1]) : rows
+  return html`<${Grid} ...${rest} columns=${columns} total=${rows.length} row=${i => list[i]} order=${by ? order : null} onOrder=${rows.length > 1 ? onOrder : null} />`
+}
+// compare puts what is not known last, whichever way.
+function compare(a, b, down) {
+  const none = x => x === null || x === undefined || x === ''
+  if (none(a) || none(b)) return none(a) - none(b)
+  const n = typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', {numeric: true})
+  return down ? -n : n
+}
 
 // A Spark is a picture of a series, with a sentence that says the same.
-export function Spark({values, label, unit = '', wide}) {
+export function Spark({values, label, unit = ''}) {
   if (!values?.length) return html`<span class="muted">no data yet</span>`
-  const w = wide ? 600 : 120, hgt = wide ? 80 : 24, top = Math.max(1, ...values), n = values.length
-  const max = wide ? 240 : 60, step = Math.max(1, Math.ceil(n / max)), points = []
+  const w = 120, hgt = 24, top = Math.max(1, ...values), n = values.length
+  const step = Math.max(1, Math.ceil(n / 60)), points = []
   for (let i = 0; i < n; i += step) points.push(Math.max(...values.slice(i, i + step)))
   const x = i => i / (points.length - 1) * w, y = v => hgt - 2 - v / top * (hgt - 4)
   if (points.length < 2) points.push(points[0])
   const line = points.map((v, i) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(' ')
   const said = `${label}: now ${num(values.at(-1))}${unit}, at most ${num(Math.max(...values))}${unit}.`
-  return html`<svg class="spark ${wide ? 'wide' : ''}" viewBox="0 0 ${w} ${hgt}" preserveAspectRatio="none" role="img" aria-label=${said}>
+  return html`<svg class="spark" viewBox="0 0 ${w} ${hgt}" preserveAspectRatio="none" role="img" aria-label=${said}>
     <polygon points="0,${hgt} ${line} ${w},${hgt}" /><polyline points=${line} /></svg>`
 }
-export const Chart = ({values, title, unit, every}) => html`<figure class="chart"><figcaption><strong>${title}</strong> <span class="muted">now ${num(values?.at(-1))}${unit}, most ${values?.length ? num(Math.max(...values)) : '–'}${unit}, last ${values?.length ? duration(values.length * every * 1000) : 'hour'}</span></figcaption><${Spark} wide values=${values} label=${title} unit=${unit} /></figure>`
+
+// ceiling is the next round number: 1, 2 or 5 with zeros.
+function ceiling(v) {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(v, 1)))
+  return [1, 2, 5, 10].map(x => x * ten).find(x => x >= v)
+}
+const clockTime = ms => new Date(ms).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})
+
+// A Chart has one or two series with axes, in which null is no value. Its values are every seconds apart, up to now, and the one below the
+// pointer, or that the arrow keys have reached, is said above it.
+export function Chart({title, unit = '', every, series}) {
+  const [at, point] = useState(null), n = series[0].values.length, top = ceiling(Math.max(1, ...series.flatMap(s => s.values)))
+  if (!n) return null
+  const w = 600, high = 100, x = i => n < 2 ? 0 : i / (n - 1) * w, y = v => high - v / top * high
+  const i = at === null ? n - 1 : Math.min(at, n - 1), when = k => Date.now() - (n - 1 - k) * every * 1000
+  const step = Math.max(1, Math.ceil(n / 360)), path = values => {
+    const list = []
+    for (let k = 0; k < n; k += step) { const part = values.slice(k, k + step).filter(v => v !== null), v = Math.max(...part); if (part.length) list.push(`${x(k).toFixed(1)},${y(v).toFixed(1)}`) }
+    if (list.length === 1) list.push(`${w},${list[0].split(',')[1]}`)
+    return list.join(' ')
+  }
+  const value = (s, k) => `${s.name ? s.name + ' ' : ''}${s.values[k] === null ? '–' : num(s.values[k]) + unit}`
+  const said = `${title}: ${series.map(s => `now ${value(s, n - 1)}, at most ${num(Math.max(...s.values))}${unit}`).join('; ')}.`
+  const move = e => { const r = e.currentTarget.getBoundingClientRect(); point(Math.max(0, Math.min(n - 1, Math.round((e.clientX - r.left) / r.width * (n - 1))))) }
+  const key = e => { const by = {ArrowLeft: -1, ArrowRight: 1, Home: -n, End: n}[e.key]; if (by) { e.preventDefault(); point(Math.max(0, Math.min(n - 1, i + by))) } }
+  return html`<figure class="chart"><figcaption><strong>${title}</strong> <span class="muted">${at === null ? 'now' : new Date(when(i)).toLocaleTimeString('en-GB')}: ${series.map((s, k) => html`<span class=${'key ' + (s.kind || 'k' + k)}>${value(s, i)}</span> `)}</span></figcaption>
+    <div class="plot"><div class="ys" aria-hidden="true">${[top, top / 2, 0].map(v => html`<span>${v % 1 ? '' : num(v)}</span>`)}</div>
+    <svg viewBox="0 0 ${w} ${high}" preserveAspectRatio="none" role="img" tabindex="0" aria-label=${said} onPointerMove=${move} onPointerLeave=${() => point(null)} onBlur=${() => point(null)} onKeyDown=${key}>
+      <line class="rule" x1="0" x2=${w} y1="0" y2="0" /><line class="rule" x1="0" x2=${w} y1=${high / 2} y2=${high / 2} />
+      ${series.map((s, k) => html`<polyline class=${s.kind || 'k' + k} points=${path(s.values)} />`)}${at === null ? null : html`<line class="at" x1=${x(i)} x2=${x(i)} y1="0" y2=${high} />`}</svg>
+    <div class="xs" aria-hidden="true">${[0, (n - 1) / 2, n - 1].map(k => html`<span>${clockTime(when(k))}</span>`)}</div></div></figure>`
+}
 
 export const Tile = ({name, value, note, bad, to}) => html`<div class="tile ${bad ? 'bad' : ''}"><dt>${name}</dt><dd>${to ? html`<${Link} to=${to}>${value}<//>` : value}${note ? html`<small>${note}</small>` : null}</dd></div>`
 export const Facts = ({of}) => html`<dl class="facts">${of.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,11 @@ func (w *world) furnish() map[string]string {
 	w.settle(2, 0, "no answer from receiver.example")
 	w.call("POST", "/v2/pods", `{"name":"notebook","image":"acme/jupyter:2","cpu":{"id":"cpu3c","vcpuCount":2},"ports":["8888/http","22/tcp"],"env":{"TOKEN":"a-value-that-is-hidden"}}`)
 	w.call("POST", "/v2/account/keys", `{"scopes":["pods:read","endpoint:echo:run"]}`)
+	w.call("POST", "/v2/clusters", cluster)
+	w.call("POST", "/v2/network-volumes", `{"name":"weights","size":50,"dataCenter":"US-KS-2"}`)
+	w.call("POST", "/v2/templates", `{"name":"jupyter","image":"acme/jupyter:2"}`)
+	w.call("POST", "/v2/account/secrets", `{"name":"HF_TOKEN","value":"a-value-that-is-hidden"}`)
+	w.call("POST", "/v2/registries", `{"name":"ghcr","username":"acme","password":"a-value-that-is-hidden"}`)
 	return jobs
 }
 
@@ -83,7 +89,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	b.signIn(w, adminKey)
 	jobs := w.furnish()
 	for _, p := range []struct{ name, path, sees string }{
-		{"overview", "", "jobs wait and there is no worker"},
+		{"overview", "", "Needs attention"}, // what is wrong depends on how long the test takes
 		{"endpoint", "e/echo", "How long jobs take"},
 		{"why", "e/idle/why", "What would change it"},
 		{"jobs", "e/echo/jobs", "CUDA out of memory"},
@@ -104,9 +110,17 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		{"scaling", "e/echo/scaling", "Decisions of the scaler"},
 		{"queue", "e/idle/queue", "Held by the settings"},
 		{"pods", "pods", "notebook"},
+		{"all-jobs", "jobs", "of all their users"},
+		{"clusters", "clusters", "train"},
 		{"account", "account", "Budget"},
 		{"billing", "billing", "Billing"},
 		{"hosts", "hosts", "Takes new work"},
+		{"users", "users", "has something."},
+		{"user", "users/admin", "Erase jobs…"},
+		{"volumes", "volumes", "weights"},
+		{"templates", "templates", "jupyter"},
+		{"secrets", "secrets", "HF_TOKEN"},
+		{"registries", "registries", "ghcr"},
 		{"audit", "audit", "createPod"},
 		{"nothing", "nothing", "no such page"},
 	} {
@@ -128,6 +142,38 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	b.wantNoFaults()
 }
 
+// The overview names what is wrong, the most severe first: who is affected, since when, what to do, and
+// where more is to be seen.
+func TestTheOverviewNamesWhatIsWrong(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	long := strings.Repeat("a-very-long-name-", 6)
+	var e struct{ ID string }
+	check(t, json.Unmarshal(w.call("POST", "/v2/serverless", fmt.Sprintf(`{"name":%q,"type":"QUEUE","image":"acme/missing:1","cpu":[{"id":"cpu3c","vcpuCount":2}],"workers":{"min":0,"max":1},"scaling":{"type":"QUEUE_DELAY","queueDelay":1}}`, long)), &e))
+	w.submit(e.ID, `{"input":{}}`)
+	w.call("POST", "/v2/pods", `{"name":"notebook","image":"acme/missing:1","cpu":{"id":"cpu3c","vcpuCount":2}}`)
+	b.size(1280, 900)
+	b.signIn(w, adminKey)
+	b.sees("The image does not start: a-very-long-name-")
+	b.sees("Pods have failed: admin")
+	b.both(w, "overview-wrong", "", "Needs attention")
+	rows := eval[[]string](b, `[...document.querySelectorAll('.attention li')].map(x => x.innerText)`)
+	at := func(text string) int {
+		return slices.IndexFunc(rows, func(s string) bool { return strings.Contains(s, text) })
+	}
+	image, failed := at("The image does not start"), at("Pods have failed")
+	if image < 0 || failed < image {
+		t.Fatalf("the incidents are %q, want the image before the pod", rows)
+	}
+	for _, part := range []string{"since ", "affects admin", "it does not exist", "Correct the name of the image", "Workers"} {
+		if !strings.Contains(rows[image], part) {
+			t.Errorf("the incident is %q, want %q in it", rows[image], part)
+		}
+	}
+	eval[bool](b, fmt.Sprintf(`(document.querySelectorAll('.attention li a')[%d].click(), true)`, image))
+	b.until(`location.pathname.endsWith(` + quote("/e/"+e.ID+"/workers") + `)`)
+	b.wantNoFaults()
+}
+
 // both looks at a page in both colours and widths.
 func (b *tab) both(_ *world, name, _, sees string) {
 	b.t.Helper()
@@ -141,10 +187,17 @@ func (b *tab) both(_ *world, name, _, sees string) {
 			b.theme(theme)
 			at := fmt.Sprintf("%s-%s-%d", name, theme, width)
 			b.wantAccessible(at)
-			if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-				b.t.Errorf("%s: the page is %d px wider than the window", at, over)
-			}
+			b.wantNoSidewaysScrolling(at)
 			b.picture(at)
 		}
+	}
+	b.size(390, 900) // the common width of a telephone
+	b.wantNoSidewaysScrolling(name + "-390")
+}
+
+func (b *tab) wantNoSidewaysScrolling(at string) {
+	b.t.Helper()
+	if over := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		b.t.Errorf("%s: the page is %d px wider than the window", at, over)
 	}
 }

@@ -69,7 +69,7 @@ func (b *syncBuffer) String() string {
 func stores() server.Stores {
 	return server.Stores{
 		Pods: memory.NewPods(), Registries: memory.NewRegistries(), Volumes: memory.NewVolumes(), Templates: memory.NewTemplates(),
-		SSHKeys: memory.NewSSHKeys(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(), Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
+		SSHKeys: memory.NewSSHKeys(), Secrets: memory.NewSecrets(), Accounts: memory.NewAccounts(), Billing: memory.NewBilling(), Endpoints: memory.NewEndpoints(), Jobs: memory.NewJobs(), Schedules: memory.NewSchedules(), Batches: memory.NewBatches(),
 	}
 }
 
@@ -118,7 +118,7 @@ func start(t *testing.T, x setup) *world {
 		}},
 	}})
 	o := &server.Options{
-		Stores: x.stores, Catalog: cat, Hosts: pods.SimulatedHosts(cat, rt), Logger: log, Name: "server", Drain: time.Millisecond,
+		Stores: x.stores, Catalog: cat, Hosts: pods.SimulatedHosts(cat, shells{rt}), Logger: log, Name: "server", Drain: time.Millisecond,
 		API:     httpapi.Options{Auth: auth, Audit: audit.NewMemory(1000)},
 		Workers: []server.Worker{{Endpoint: "echo", Worker: serverless.WorkerFunc(work), Options: serverless.ServeOptions{ID: "local-echo", Concurrency: 4}}},
 		Pods:    pods.Options{WaitForCapacity: true},
@@ -134,7 +134,7 @@ func start(t *testing.T, x setup) *world {
 
 func (w *world) listen(x setup, log *slog.Logger) {
 	api := w.srv.API()
-	c, err := console.New(w.srv.Handler(), &console.Options{Auth: api.Auth, Jobs: w.srv.Services().Jobs, Path: x.path, Secret: x.secret, Logger: log, Source: api.Source, Clock: x.clock})
+	c, err := console.New(w.srv.Handler(), &console.Options{Auth: api.Auth, Jobs: w.srv.Services().Jobs, Incidents: w.srv.Incidents, Path: x.path, Secret: x.secret, Logger: log, Source: api.Source, Clock: x.clock})
 	check(w.t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/", w.srv.Handler())

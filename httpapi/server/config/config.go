@@ -38,7 +38,9 @@ type Config struct {
 	// Endpoints are what POST /v2/serverless takes, each with an id. Every user may use them.
 	Endpoints []jsontext.Value `json:"endpoints" reload:"live"`
 	// Catalog is "host", this machine, or "sample", a realistic one with simulated stock.
-	Catalog string  `json:"catalog" reload:"restart"`
+	Catalog string `json:"catalog" reload:"restart"`
+	// Prices are those of the catalog "host".
+	Prices  Prices  `json:"prices" reload:"restart"`
 	Quotas  Quotas  `json:"quotas" reload:"live"`
 	Limits  Limits  `json:"limits" reload:"live"`
 	Budgets Budgets `json:"budgets" reload:"live"`
@@ -257,7 +259,7 @@ func (c *Config) Fields() []string {
 
 func (c *Config) validate() error {
 	for _, check := range []func() error{
-		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit, c.checkBilling, c.checkBudgets,
+		c.checkCatalog, c.checkKeys, c.checkEndpoints, c.checkNumbers, c.checkSecretKey, c.checkDomain, c.checkImages, c.checkProcesses, c.checkContainers, c.checkWebhook, c.checkAudit, c.checkBilling, c.checkPrices, c.checkBudgets,
 	} {
 		if err := check(); err != nil {
 			return err

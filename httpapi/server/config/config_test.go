@@ -57,6 +57,7 @@ func TestAnErrorNamesFileLineColumnAndField(t *testing.T) {
 		{`{"processes":{"cgroup":"x"}}`, 1, 15, "processes.cgroup", `must be absolute, not "x"`},
 		{`{"webhook":{"deny":["a.example","10.0.0.1/8"]}}`, 1, 33, "webhook.deny[1]", "has bits after its prefix: 10.0.0.0/8 is the block"},
 		{`{"webhook":{"deny":["http://a.example"]}}`, 1, 21, "webhook.deny[0]", "must be a host name, *.suffix, an IP address or a CIDR block"},
+		{`{"billing":{"days":7},"budgets":{"users":{"bob":{"costPerMonth":5}}}}`, 1, 13, "billing.days", "must be at least 31, or 0 for the default, where a user has a budget costPerMonth: what was spent in a month is known from what is kept"},
 		{`{"billing":{"days":-2}}`, 1, 13, "billing.days", "must be from 1 to 36525, 0 for the default, or -1"},
 		{`{"audit":{"files":-1}}`, 1, 11, "audit.files", "must be from 1 to 1000, or 0 for the default"},
 		{`{"audit":{"fileBytes":100}}`, 1, 11, "audit.fileBytes", "must be from 65536 to 1073741824, or 0 for the default"},

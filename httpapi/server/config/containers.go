@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,7 +140,7 @@ func (r workerURLRewriter) Ensure(ctx context.Context, s pods.Spec) error {
 // which says so where the pod is looked at: it would run, and its jobs would wait without a reason.
 func (r workerURLRewriter) rewrite(s pods.Spec) (map[string]string, error) {
 	if !podfleet.IsWorker(s.PodID) {
-		return s.Env, nil
+		return r.own(s), nil
 	}
 	env := maps.Clone(s.Env)
 	for name, value := range env {
@@ -153,4 +154,21 @@ func (r workerURLRewriter) rewrite(s pods.Spec) (map[string]string, error) {
 		}
 	}
 	return env, nil
+}
+
+// own returns the environment of a pod of a user, whose key is good at the address where containers reach
+// the server. Without one the pod has no key.
+func (r workerURLRewriter) own(s pods.Spec) map[string]string {
+	const key, url = "RUNPOD_API_KEY", "RUNPOD_API_BASE_URL"
+	if s.Env[url] != r.from || !slices.Contains(s.PlatformEnv, url) {
+		return s.Env
+	}
+	env := maps.Clone(s.Env)
+	if env[url] = r.to; r.why != nil {
+		delete(env, url)
+		if slices.Contains(s.PlatformEnv, key) {
+			delete(env, key)
+		}
+	}
+	return env
 }

@@ -63,6 +63,16 @@ func TestWorkersInContainersFindTheServerOrSayWhyNot(t *testing.T) {
 			if pod, err := w.rewrite(pods.Spec{PodID: "abc", Env: worker.Env}); err != nil || pod[name] != w.from+"/v2/x" {
 				t.Errorf("a pod that is no worker has %v, error %v; want it as it was", pod, err)
 			}
+			const key, url = "RUNPOD_API_KEY", "RUNPOD_API_BASE_URL"
+			own := map[string]string{key: "pk_", url: w.from}
+			reaches := tt.want != ""
+			pod, err := w.rewrite(pods.Spec{PodID: "abc", Env: own, PlatformEnv: []string{key, url}})
+			if err != nil || pod[url] != strings.TrimSuffix(tt.want, "/v2/x") || (pod[key] != "") != reaches {
+				t.Errorf("a pod with a key has %v, error %v; want the address of the server, or no key", pod, err)
+			}
+			if pod, err := w.rewrite(pods.Spec{PodID: "abc", Env: own}); err != nil || pod[url] != w.from || pod[key] == "" {
+				t.Errorf("a pod whose user has chosen both has %v, error %v; want them as they are", pod, err)
+			}
 		})
 	}
 }

@@ -34,5 +34,8 @@ func (p *Parts) hosts(rt pods.Runtime) (catalog.Catalog, []pods.Host) {
 	}
 	gpus := p.offered(rt)
 	cat, host := machine.Host(rt, &machine.Options{ID: p.Name, GPUTypes: gpus.types, GPUs: gpus.devices, CUDA: gpus.cuda()})
+	for _, id := range p.config.Prices.apply(&cat) {
+		p.log.Warn("there is a price for a GPU type that this host does not offer", "type", id)
+	}
 	return cat, []pods.Host{host}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,8 @@ import (
 	"github.com/podyard/podyard/backend/postgres"
 	"github.com/podyard/podyard/backend/process"
 	"github.com/podyard/podyard/backend/prometheus"
+	"github.com/podyard/podyard/httpapi"
+	"github.com/podyard/podyard/httpapi/incidents"
 	"github.com/podyard/podyard/httpapi/server"
 	"github.com/podyard/podyard/pods/accounts"
 	"github.com/podyard/podyard/ratelimit"
@@ -50,6 +53,8 @@ type Options struct {
 	// TLSCert and TLSKey are the files of a certificate and its key, in PEM, for Parts.TLS. The
 	// program then also needs WorkerAddr, for workers. Default: none.
 	TLSCert, TLSKey string
+	// SSHAddr is where the program serves a sshfront.Front for Parts.Options.API. Default: there is none.
+	SSHAddr net.Addr
 	// WorkerAddr is where workers of this machine are sent in place of Addr: a listener
 	// without TLS that serves server.Server.Workers. Default: Addr.
 	WorkerAddr net.Addr
@@ -197,14 +202,17 @@ func (p *Parts) open(ctx context.Context) error {
 	o.API.PublicURL, o.PeerURL = p.publicURL(), p.peerURL()
 	o.API.LoadBalancerDomain = p.config.LoadBalancer.Domain
 	o.API.PodDomain, o.API.PodPortKeys = domain, keys
+	o.API.PodSSH = p.podSSH()
 	p.quotas = ratelimit.NewWindows(ratelimit.Quotas(p.config.Quotas))
 	p.rates = ratelimit.NewRates(p.config.Limits.PerWorkerRate)
 	o.API.Quotas, o.API.Rates, o.Reload = p.quotas, p.rates, p.Reload
+	o.CertificateEnds = p.certificateEnds
 	o.Connections = p.config.limiter(o.API.TrustedProxies)
 	p.budgets = budget.NewSet(p.config.users())
 	o.Budgets = p.budgets
 	if addr := p.own.workerAddr(); addr != nil {
 		o.Jobs.WorkerURL = func() string { return urlOf(addr) + "/v2" }
+		o.Pods.KeyURL = func() string { return urlOf(addr) }
 	}
 	if p.Key, p.NewKey, err = adminKey(p.own); err != nil {
 		return err
@@ -295,6 +303,23 @@ func (p *Parts) publicURL() string {
 	return "http://" + p.own.Addr.String()
 }
 
+// podSSH is where clients find the SSH front: by the host of the public URL, or else where it listens. One
+// that listens everywhere is at the address of the ports of pods.
+func (p *Parts) podSSH() *httpapi.PodSSH {
+	tcp, ok := p.own.SSHAddr.(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = p.podAddress.String()
+	}
+	if u, err := url.Parse(p.own.PublicURL); err == nil && u.Hostname() != "" {
+		host = u.Hostname()
+	}
+	return &httpapi.PodSSH{Host: host, Port: tcp.Port}
+}
+
 // peerURL is where other servers reach this one.
 func (p *Parts) peerURL() string {
 	if p.own.PeerURL != "" || p.own.Addr == nil || p.database == nil {
@@ -357,7 +382,23 @@ func (p *Parts) gaugeSources(s *server.Server) prometheus.Sources {
 	if p.disk != nil {
 		from.Size, from.Dead, from.Damages = p.disk.Size, p.disk.Dead, p.disk.Damages
 	}
+	from.Incidents = func() []prometheus.Incident { return incidentLabels(s.Incidents()) }
 	return from
+}
+
+// JobTimes is JobTimes of the metrics, for console.Options.JobTimes.
+func (p *Parts) JobTimes(endpoint string) (ends []int64, waited, ran []uint64) {
+	return p.metrics.JobTimes(endpoint)
+}
+
+// incidentLabels leaves out what is for users alone, because labels have no users.
+func incidentLabels(list []incidents.Incident) (labels []prometheus.Incident) {
+	for _, i := range list {
+		if i.Severity != incidents.Note {
+			labels = append(labels, prometheus.Incident{Cause: string(i.Cause), ID: i.ID, Name: i.Name, Severity: string(i.Severity)})
+		}
+	}
+	return labels
 }
 
 // Close closes what Open has opened, for a program that does not come to call Server.

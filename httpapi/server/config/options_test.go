@@ -38,11 +38,11 @@ var options = map[reflect.Type]map[string]string{
 		"Deny": "/containers/deny", "AllowNewPrivileges": "/containers/newPrivileges",
 		"PidsLimit": "/containers/pids", "Ulimits": "/containers/ulimits", "CapDrop": "/containers/capDrop", "Init": "/containers/init",
 		"ShmSize": "/containers/shmSize", "DiskLimit": "/containers/diskLimit", "CDIDirs": "/containers/cdiDirs", "LogSize": "/containers/logSize",
-		"Grace": enough, "Resync": forTests, "Logger": byProgram,
+		"Resync": forTests, "Logger": byProgram,
 	},
 	reflect.TypeFor[process.Options](): {
-		"Images": "/images", "Host": byProgram, "MinReadyTime": forTests, "ReadyTimeout": enough, "Grace": enough, "LogSize": enough,
-		"Cores": byMachine, "Memory": byMachine, "GPUs": byMachine, "Trusted": byProgram, "Isolation": "/processes", "Logger": byProgram,
+		"Images": "/images", "Host": byProgram, "ReadyTimeout": enough, "Grace": enough, "LogSize": enough,
+		"GPUs": byMachine, "Trusted": byProgram, "Isolation": "/processes", "Logger": byProgram,
 	},
 	reflect.TypeFor[process.Isolation](): {
 		"Launch": byProgram, "Mode": "/processes/isolation", "User": "/processes/user", "Hide": byProgram,

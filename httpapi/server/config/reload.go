@@ -35,6 +35,7 @@ type inForce struct {
 var (
 	_ httpapi.Authenticator = (*live)(nil)
 	_ httpapi.Permitter     = (*live)(nil)
+	_ httpapi.Finder        = (*live)(nil)
 	_ accounts.Fixed        = (*live)(nil)
 	_ serverless.Sender     = (*live)(nil)
 )
@@ -47,6 +48,11 @@ func (l *live) Authenticate(ctx context.Context, key string) (httpapi.Identity, 
 // Permits implements httpapi.Permitter.
 func (l *live) Permits(ctx context.Context, user string, p httpapi.Permission) (bool, error) {
 	return l.current.Load().auth.Permits(ctx, user, p)
+}
+
+// Find implements httpapi.Finder.
+func (l *live) Find(ctx context.Context, name string) (httpapi.Identity, error) {
+	return l.current.Load().auth.Find(ctx, name)
 }
 
 // HasOperator implements accounts.Fixed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/podyard/podyard/internal/errno"
 )
@@ -39,6 +40,15 @@ func (p *Parts) TLS() *tls.Config {
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.live.current.Load().cert, nil },
 	}
+}
+
+// certificateEnds is until when the present certificate is valid; zero: there is none.
+func (p *Parts) certificateEnds() time.Time {
+	now := p.live.current.Load()
+	if now == nil || now.cert == nil || now.cert.Leaf == nil {
+		return time.Time{}
+	}
+	return now.cert.Leaf.NotAfter
 }
 
 // workerAddr is where workers of this machine are sent; nil where none are started.
