@@ -477,6 +477,35 @@ func TestAStopThatOvertakesItsJobIsRepeated(t *testing.T) {
 	})
 }
 
+// The ping was on its way with it, and by the time the worker lists the job it is not even there any more.
+func TestAStopThatOvertakesItsJobIsRepeatedAlsoAfterAPingWithoutTheJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		ref := submitEcho(t, s)
+		takeOne(t, s, "w")
+		if _, err := s.Cancel(t.Context(), "alice", ref); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]serverless.JobID{ref.ID}, stops(t, s, "w")); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		ping(t, s, "w")
+		if _, err := s.EraseJobs(t.Context(), "alice", "echo"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // EraseJobs takes a second
+		if _, err := s.Get(t.Context(), "alice", ref); !errors.Is(err, serverless.ErrNotFound) {
+			t.Fatalf("the job is still there: %v", err)
+		}
+		for _, want := range [][]serverless.JobID{nil, {ref.ID}, nil} {
+			if diff := cmp.Diff(want, stops(t, s, "w")); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			pingLost(t, s, "w", ref.ID)
+		}
+	})
+}
+
 func TestWaitStopsOfAnotherWorkerReturnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)

@@ -318,8 +318,9 @@ func (w *record) ping(lists, others []queue.JobID, now, until queue.Instant, gra
 	}
 	ops = append(ops, w.unlisted(listed, now.Add(-grace))...)
 	for id, n := range w.notices {
-		// The worker has stopped the job, or it never had the job and never asks what to stop.
-		if (n.delivered || n.since.Add(grace) < now) && !listed[id] {
+		// The worker has stopped the job, or it never had the job and never asks what to stop. One that no
+		// ping has listed may still arrive, also when it was deleted meanwhile.
+		if (n.delivered && !n.early || n.since.Add(grace) < now) && !listed[id] {
 			delete(w.notices, id)
 		}
 	}
