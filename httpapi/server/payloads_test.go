@@ -28,11 +28,11 @@ import (
 )
 
 // How large a payload is, how many are on their way at once, and how much may still be reachable when all have
-// ended: 16 goroutines that keep one each would keep 16 MB.
+// ended: 16 goroutines that keep one each would keep 8 MB.
 const (
-	payloadSize    = 1 << 20
+	payloadSize    = 512 << 10
 	payloadsAtOnce = 16
-	payloadsLeft   = 4 << 20
+	payloadsLeft   = 3 << 20
 )
 
 // text is a JSON string of n bytes.
@@ -212,7 +212,7 @@ func TestNothingThatIsDoneKeepsItsPayload(t *testing.T) {
 			http.DefaultClient.CloseIdleConnections()
 			after := liveHeap()
 			// The disk store gives up the files of deleted payloads, and what it has cached of them, after some seconds.
-			for limit := time.Now().Add(suite.Within(time.Minute)); after-before > payloadsLeft && time.Now().Before(limit); after = liveHeap() {
+			for limit := time.Now().Add(suite.Within(6 * time.Second)); after-before > payloadsLeft && time.Now().Before(limit); after = liveHeap() {
 				time.Sleep(time.Second)
 			}
 			t.Logf("%d KB before, %d KB more after", before>>10, (after-before)>>10)
