@@ -290,14 +290,16 @@ packages_with() { # Fuzz|Benchmark
 
 # fuzz_all runs every fuzz target for as many inputs. A number of inputs, and no time: the go
 # command now and then takes the end of a time for a failure. It would also build the program of a
-# package, and all that it imports, for one target only.
-fuzz_all() { # INPUTS
-	local package dir target bad=0
+# package for one target only. With -fuzz the program tells the fuzzer which lines an input reaches, for
+# which all that it imports is compiled once more; a few inputs need no such guide.
+fuzz_all() { # INPUTS [-fuzz .]
+	local package dir target bad=0 inputs=$1
+	shift
 	while read -r package dir; do
-		go test -vet off -c -fuzz . -o "$tmp/fuzz.test" "$package"
+		go test -vet off -c "$@" -o "$tmp/fuzz.test" "$package"
 		for target in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$dir"/*_test.go); do
 			echo "$package $target"
-			if (cd "$dir" && "$tmp/fuzz.test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$1" \
+			if (cd "$dir" && "$tmp/fuzz.test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$inputs" \
 				-test.fuzzcachedir "$(go env GOCACHE)/fuzz/$package") </dev/null >"$tmp/fuzz.log" 2>&1; then
 				grep '^fuzz: elapsed' "$tmp/fuzz.log" | tail -n 1
 			else
