@@ -276,7 +276,7 @@ func makeDeep(t *testing.T, dir string, levels int) {
 func TestADeepTreeIsMeasuredAndRemoved(t *testing.T) {
 	levels := 5_000
 	if suite.Long() {
-		levels = 100_000
+		levels = 20_000
 	}
 	rt := open(t, t.TempDir(), isolated())
 	ensure(t, rt, spec("a", program("exit", "0")))

@@ -61,74 +61,102 @@ func TestTheProxiesOfThePageWaitForTheLongestRequest(t *testing.T) {
 	}
 }
 
-// Behind the configuration of the page for several servers, no request is refused while they restart one after
+// Behind the configurations of the pages for several servers, no request is refused while they restart one after
 // the other. The servers here share no store: each answers whole requests.
-func TestNoRequestIsRefusedWhileServersBehindTheNginxOfThePageRestart(t *testing.T) {
+func TestNoRequestIsRefusedWhileServersBehindTheProxiesOfThePagesRestart(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("nginx"); err != nil {
-		missing(t, "there is no nginx")
+	for kind, several := range map[string]struct {
+		begin  func(*testing.T, string, string) (string, *exec.Cmd)
+		config string
+		wait   string // -drain-wait: how long a proxy that asks GET /readyz needs to hear of the end
+	}{
+		"nginx": {nginx, configsOf(t, operating, "nginx")[1], "0s"},
+		"caddy": {caddy, configsOf(t, "../cluster/README.md", "caddy")[0], "2s"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(kind); err != nil {
+				missing(t, "there is no "+kind)
+			}
+			first, second := suite.FreeAddress(t), suite.FreeAddress(t)
+			begin := func(addr string) *instance {
+				return start(t, "-addr", addr, "-runtime", "process", "-drain-wait", several.wait)
+			}
+			running := map[string]*instance{first: begin(first), second: begin(second)}
+			config := strings.NewReplacer("127.0.0.1:8081", first, "127.0.0.1:8082", second).Replace(several.config)
+			addr, cmd := several.begin(t, config, "")
+			proxy(t, cmd, addr)
+			front := &instance{t: t, url: "http://" + addr, key: testKey}
+			eventually(t, "the proxy knows its servers", func() bool {
+				code, _, err := send(front.request("GET", "/readyz", ""))
+				return err == nil && code == http.StatusOK
+			})
+			load := front.submits(8)
+			rounds := 2
+			if os.Getenv("PODYARD_LONG") != "" {
+				rounds = 8
+			}
+			for range rounds {
+				for at, in := range running {
+					in.stop()
+					running[at] = begin(at)
+					time.Sleep(800 * time.Millisecond) // the proxies look each half second
+				}
+			}
+			served, refused := load()
+			if n := len(refused); n > 0 {
+				t.Errorf("%d of %d requests were refused, such as %s", n, served, refused[0])
+			}
+			if t.Logf("%d requests to %s over %d restarts", served, kind, 2*rounds); served < 50*rounds {
+				t.Errorf("only %d requests were made", served)
+			}
+		})
 	}
-	first, second := suite.FreeAddress(t), suite.FreeAddress(t)
-	begin := func(addr string) *instance {
-		return start(t, "-addr", addr, "-runtime", "process", "-drain-wait", "0s")
-	}
-	running := map[string]*instance{first: begin(first), second: begin(second)}
-	config := strings.NewReplacer("127.0.0.1:8081", first, "127.0.0.1:8082", second).Replace(configsOf(t, "nginx")[1])
-	addr, cmd := nginx(t, config, "")
-	proxy(t, cmd, addr)
-	front := &instance{t: t, url: "http://" + addr, key: testKey}
-	stop, refused, served := make(chan struct{}), make(chan string, 10_000), 0
-	var clients sync.WaitGroup
+}
+
+// submits has so many clients submit jobs and wait for them. What it returns ends them, and says how many requests
+// they have made and what those were answered that were refused.
+func (in *instance) submits(clients int) (end func() (served int, refused []string)) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
 	var mu sync.Mutex
-	for range 8 {
-		clients.Go(func() {
+	var served int
+	var refused []string
+	for range clients {
+		all.Go(func() {
 			for {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				code, text, err := send(front.request("POST", "/v2/echo/runsync", `{"input":{"a":1}}`))
+				code, text, err := send(in.request("POST", "/v2/echo/runsync", `{"input":{"a":1}}`))
 				mu.Lock()
 				if served++; err != nil || code != http.StatusOK { // a request that is held at the end is answered with IN_QUEUE
-					select {
-					case refused <- fmt.Sprintf("%d %s %v", code, text, err):
-					default:
-					}
+					refused = append(refused, fmt.Sprintf("%d %s %v", code, text, err))
 				}
 				mu.Unlock()
 				time.Sleep(8 * time.Millisecond) // or the rate limit of runsync is met
 			}
 		})
 	}
-	for range 2 {
-		for at, in := range running {
-			in.stop()
-			running[at] = begin(at)
-			time.Sleep(300 * time.Millisecond)
-		}
-	}
-	close(stop)
-	clients.Wait()
-	close(refused)
-	if n := len(refused); n > 0 {
-		t.Errorf("%d of %d requests were refused, such as %s", n, served, <-refused)
-	}
-	if t.Logf("%d requests over four restarts", served); served < 100 {
-		t.Errorf("only %d requests were made", served)
+	return func() (int, []string) {
+		close(stop)
+		all.Wait()
+		return served, refused
 	}
 }
 
 // configOf is the first block of the page for a proxy.
 func configOf(t *testing.T, kind string) string {
 	t.Helper()
-	return configsOf(t, kind)[0]
+	return configsOf(t, operating, kind)[0]
 }
 
-// configsOf are all of them.
-func configsOf(t *testing.T, kind string) (list []string) {
+// configsOf are all of a page.
+func configsOf(t *testing.T, page, kind string) (list []string) {
 	t.Helper()
-	for _, b := range blocks(t, operating) {
+	for _, b := range blocks(t, page) {
 		if b.kind == kind {
 			list = append(list, b.text)
 		}
@@ -158,7 +186,7 @@ func nginx(t *testing.T, config, server string) (addr string, cmd *exec.Cmd) {
 // caddy is the same of Caddy.
 func caddy(t *testing.T, config, server string) (addr string, cmd *exec.Cmd) {
 	dir, addr := t.TempDir(), suite.FreeAddress(t)
-	site := strings.NewReplacer("127.0.0.1:8080", server, "pods.example.com", "http://"+addr).Replace(config)
+	site := strings.NewReplacer("http://127.0.0.1:8080", "http://"+addr, "127.0.0.1:8080", server, "pods.example.com", "http://"+addr).Replace(config)
 	file := writeIn(t, dir, "Caddyfile", "{\n\tadmin off\n\tauto_https off\n}\n"+site)
 	cmd = exec.Command("caddy", "run", "--adapter", "caddyfile", "--config", file)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
