@@ -157,6 +157,9 @@ func (x *Index) settle(b *bucket, r queue.Rate, now queue.Instant) {
 	}
 	switch until := b.hold.Ends(&q.rules.Rules, now); {
 	case until > 0:
+		if b.room > 0 { // the rate keeps nobody, so only the end of the hold counts
+			next = 0
+		}
 		b.room, next = 0, max(next, until)
 	case b.hold != queue.Hold{}:
 		x.endHold(b)

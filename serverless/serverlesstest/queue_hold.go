@@ -52,6 +52,23 @@ func holdCases() []QueueCase {
 					k.wait(time.Hour)
 				}
 			}),
+		rule("AHoldAndARateEndEachAtItsTime",
+			"a held key whose rate has room is free when the hold ends, and one whose rate has none when both have ended",
+			func(k *fixture) {
+				k.rules = &queue.Rules{PerKeyRate: queue.Rate{Limit: 2, Per: 10 * time.Second}}
+				k.addN(4, withKey("a"))
+				j := k.take("w")
+				k.mustApply(holdOp(j, time.Second))
+				k.wantRoom("of a held key with room", 0)
+				k.wantHeld(j.Started + 1000)
+				k.wait(time.Second)
+				j = k.wantRoom("after the hold", 1)[0]
+				k.mustApply(holdOp(j, time.Second))
+				k.wait(time.Second)
+				k.wantRoom("after the hold, before the rate has room", 0)
+				k.wait(3 * time.Second)
+				k.wantRoom("five seconds after the first start", 1)
+			}),
 		rule("AHoldOutlivesItsJob",
 			"a hold stays when the job that asked for it is deleted, and one of a job without a key holds nothing",
 			func(k *fixture) {
