@@ -232,6 +232,7 @@ func (s *State) claim(now Instant, op *Op) (Effect, error) {
 func (s *State) held(now Instant, op *Op) (Effect, error) {
 	mine := op.Token == 0 || op.Token == s.Token
 	full := op.Kind == OpChunk && s.Stream+int64(len(op.Payload)) > MaxStream
+	was := s.Status
 	if op.Kind == OpFinish && !op.ends() {
 		return 0, ErrStatus
 	}
@@ -261,7 +262,7 @@ func (s *State) held(now Instant, op *Op) (Effect, error) {
 	case OpProgress:
 		return Put | s.putOutput(op), nil
 	case OpRelease:
-		return s.release(op), nil
+		return s.release(op, was), nil
 	case OpNoResult:
 		return s.lose(now, op), nil
 	case OpFinish:
@@ -330,14 +331,18 @@ func (s *State) dropInput() Effect {
 // fault: usually its server ends. From the MaxReleases-th time on the job goes to the end of its
 // turn. Otherwise a job that takes longer than its server runs between two restarts would keep all
 // jobs behind it from ever running. A job that is untouched keeps nobody from running, and is not
-// counted.
-func (s *State) release(op *Op) Effect {
+// counted. Its start is given back with the lease that it began, and not again by a release that comes late,
+// when the job waits already.
+func (s *State) release(op *Op, was Status) Effect {
 	s.Deliveries--
 	s.keepLoser()
 	s.Returned = true
 	e := s.requeue()
-	if op.Untouched {
+	switch {
+	case op.Untouched && was == InProgress:
 		return e | GiveStart
+	case op.Untouched:
+		return e
 	}
 	if s.Releases = min(s.Releases+1, MostReleases); s.Releases >= MaxReleases {
 		e |= NewSeq

@@ -255,6 +255,7 @@ func TestOpsAtTheEdges(t *testing.T) {
 		{"the loser adopts", stateLost(), during, newOp(queue.OpRenew, adopt), answer{sRunning, queue.Put, nil}},
 		{"the loser adopts and ends", stateLost(), during, newOp(queue.OpFinish, adopt), answer{sCompleted, ends | queue.PutOutput, nil}},
 		{"the loser adopts and hands back", stateLost(), during, newOp(queue.OpRelease, adopt), answer{sQueued, requeue, nil}},
+		{"the loser adopts and hands back what it never began", stateLost(), during, newOp(queue.OpRelease, adopt, func(o *queue.Op) { o.Untouched = true }), answer{sQueued, requeue, nil}},
 		{"another adopts", stateLost(), during, newOp(queue.OpRenew, adopt, func(o *queue.Op) { o.Worker = "x" }), answer{sQueued, stays, errLease}},
 		{"nobody adopts", stateIn(sQueued), during, newOp(queue.OpRenew, adopt, func(o *queue.Op) { o.Worker, o.Token = "", 0 }), answer{sQueued, stays, errLease}},
 		{"the retention is over", stateIn(sCompleted), ended + 50_000, newOp(queue.OpCancel), answer{sCompleted, queue.Delete, errGone}},
