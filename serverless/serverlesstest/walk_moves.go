@@ -79,6 +79,13 @@ func (w *walker) changeRules(context.Context) error {
 			*limit = 1 + w.Draw(1+w.Draw(w.Batch))
 		}
 	}
+	if _, forgets := w.Queue.(Reopened); !forgets && w.Draw(2) == 0 {
+		for _, rate := range []*queue.Rate{&r.Rate, &r.PerKeyRate, &r.PerUserRate} {
+			if w.Draw(2) == 0 {
+				*rate = queue.Rate{Limit: 1 + w.Draw(6), Per: time.Duration(1+w.Draw(10)) * time.Second}
+			}
+		}
+	}
 	r.HoldsSince = w.lifted[endpoint]
 	r.Ageing = [...]time.Duration{0, time.Millisecond, time.Second, time.Minute}[w.Draw(4)]
 	w.rules[endpoint] = r

@@ -198,11 +198,14 @@ func (w *walker) compareAll(ctx context.Context) error {
 }
 
 func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
-	stats, _, err := compareBoth(w, "Stats", func(q queue.JobQueue) (queue.Stats, error) {
+	stats, model, err := compareBoth(w, "Stats", func(q queue.JobQueue) (queue.Stats, error) {
 		return q.Stats(ctx, w.now, endpoint, w.rules[endpoint])
 	})
 	if err != nil {
 		return err
+	}
+	if got, want := stats.Free, model.Free; got > want || want > 0 && got <= w.now {
+		return fmt.Errorf("Stats: Free is %d, want at most %d, and later than %d", got, want, w.now)
 	}
 	all, err := w.compareList(ctx, queue.ListQuery{Endpoint: endpoint})
 	if err != nil {
