@@ -2,6 +2,7 @@ package podyard_test
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -41,4 +42,74 @@ func TestTheFirstProgramsStaySmall(t *testing.T) {
 // plainLines are the lines of a text without indentation.
 func plainLines(s string) string {
 	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "")
+}
+
+// codeLines are the lines of a program without imports, comments and empty lines.
+func codeLines(t *testing.T, paths ...string) (lines []string) {
+	t.Helper()
+	for _, path := range paths {
+		code := regexp.MustCompile(`(?ms)^import \(.*?^\)$`).ReplaceAllString(text(t, path), "")
+		for line := range strings.Lines(code) {
+			if line = strings.Join(strings.Fields(line), " "); line != "" && !strings.HasPrefix(line, "//") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// added are the lines of a program that are not those of an earlier one: what a diff shows with a plus.
+func added(before, after []string) (lines []string) {
+	same := make([][]int, len(before)+1) // of the rest from line i of before and line j of after
+	for i := range same {
+		same[i] = make([]int, len(after)+1)
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		for j := len(after) - 1; j >= 0; j-- {
+			if same[i][j] = max(same[i+1][j], same[i][j+1]); before[i] == after[j] {
+				same[i][j] = same[i+1][j+1] + 1
+			}
+		}
+	}
+	i := 0
+	for j, line := range after {
+		for i < len(before) && before[i] != line && same[i+1][j] >= same[i][j+1] {
+			i++
+		}
+		if i < len(before) && before[i] == line {
+			i++
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// shopSteps are how many lines each step of the shop needs. A line of the whole program belongs to the step
+// that it ends with, and else to the second one.
+func shopSteps(t *testing.T) map[int]int {
+	t.Helper()
+	disk, whole := codeLines(t, "examples/shop/disk/main.go"), codeLines(t, "examples/shop/main.go")
+	steps := map[int]int{1: len(disk), 4: len(codeLines(t, "examples/shop/console.go")), 5: len(codeLines(t, "examples/shop/worker/main.go"))}
+	for _, line := range added(disk, whole) {
+		step := 2
+		for n := range 6 {
+			if strings.HasSuffix(line, "// step "+strconv.Itoa(n)) {
+				step = n
+			}
+		}
+		steps[step]++
+	}
+	return steps
+}
+
+// A first user counts lines. A step that needs more of them asks for something in the library.
+func TestTheStepsOfTheShopStaySmall(t *testing.T) {
+	steps := shopSteps(t)
+	for step, most := range map[int]int{1: 110, 2: 25, 3: 0, 4: 25, 5: 30} {
+		if steps[step] > most {
+			t.Errorf("step %d of examples/shop has %d lines of code, want at most %d", step, steps[step], most)
+		}
+	}
+	t.Log(steps)
 }
