@@ -270,7 +270,7 @@ func (s *Service) mayRun(ctx context.Context, v *Schedule) (bool, error) {
 
 // disable turns a schedule off, with the reason.
 func (s *Service) disable(ctx context.Context, v *Schedule, at time.Time, why string) error {
-	s.o.Logger.WarnContext(ctx, "a schedule is disabled", "schedule", v.ID, "owner", v.Owner, "endpoint", v.Endpoint, "why", why)
+	s.o.Logger.WarnContext(ctx, "a schedule is disabled", "schedule", v.ID, "user", v.Owner, "endpoint", v.Endpoint, "reason", why)
 	o := Outcome{At: at, Decision: Disabled, Detail: why}
 	return s.update(ctx, v, func(v *Schedule) {
 		v.After, v.Waiting, v.Enabled = later(v.After, at), time.Time{}, false

@@ -29,8 +29,7 @@ func SignIn(t testing.TB, url, name string) *Customer {
 	t.Helper()
 	req := request(t, "POST", url+"/login", "")
 	req.SetBasicAuth(name, "correct horse")
-	resp := send(t, req)
-	_ = resp.Body.Close()
+	resp, _ := send(t, req)
 	for _, c := range resp.Cookies() {
 		return &Customer{t, url, c}
 	}
@@ -47,13 +46,20 @@ func request(t testing.TB, method, url, body string) *http.Request {
 	return req
 }
 
-func send(t testing.TB, req *http.Request) *http.Response {
+// send returns an answer with its body.
+func send(t testing.TB, req *http.Request) (resp *http.Response, body string) {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	client := http.Client{Transport: &http.Transport{MaxResponseHeaderBytes: 1 << 16, DisableKeepAlives: true}}
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
 }
 
 // Do sends a request and returns the answer.
@@ -63,13 +69,8 @@ func (c *Customer) Do(method, path, body string) (status int, text string) {
 	if c.Cookie != nil {
 		req.AddCookie(c.Cookie)
 	}
-	resp := send(c.t, req)
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
+	resp, text := send(c.t, req)
+	return resp.StatusCode, text
 }
 
 // A View is what a customer sees of an order.
