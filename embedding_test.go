@@ -3,6 +3,7 @@ package podyard_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func added(before, after []string) (lines []string) {
 	for i := range same {
 		same[i] = make([]int, len(after)+1)
 	}
-	for i := len(before) - 1; i >= 0; i-- {
+	for i := range slices.Backward(before) {
 		for j := len(after) - 1; j >= 0; j-- {
 			if same[i][j] = max(same[i+1][j], same[i][j+1]); before[i] == after[j] {
 				same[i][j] = same[i+1][j+1] + 1

@@ -106,7 +106,7 @@ func TestTwoCopiesShareTheJobs(t *testing.T) {
 	}
 	ann := shoptest.SignIn(t, urls[0], "ann")
 	order := ann.Order(1000)
-	ann.Await(order, func(v shoptest.View) bool { return len(v.Pages) == 2 })
+	ann.Await(order, func(v shoptest.View) bool { return v.Pages[1] > 0 })
 	elsewhere := shoptest.SignIn(t, urls[1], "ann")
 	if v := elsewhere.Cancel(order); v.Status != "CANCELLED" {
 		t.Errorf("cancelled at the other copy, the order is %s", v.Status)

@@ -150,9 +150,13 @@ func answer(w http.ResponseWriter, j serverless.Job, err error) {
 		httpapi.WriteProblem(w, err)
 		return
 	}
-	view := map[string]any{"order": j.ID, "status": j.Status, "error": j.ErrorText()}
+	view := struct {
+		Order, Status, Error string
+		Pages                [2]int
+	}{Order: string(j.ID), Status: j.Status.String(), Error: j.ErrorText()}
 	if j.Status == serverless.InProgress {
-		view["pages"] = json.RawMessage(j.Output)
+		_ = json.Unmarshal(j.Output, &view.Pages) // it is empty before the first page
 	}
-	_ = json.NewEncoder(w).Encode(view) // the customer may be gone
+	b, _ := json.Marshal(view)
+	_, _ = w.Write(b) // the customer may be gone
 }

@@ -60,7 +60,7 @@ func TestACustomerHasTwoInvoicesInProgressAtMost(t *testing.T) {
 	ann, bob := shoptest.SignIn(t, url, "ann"), shoptest.SignIn(t, url, "bob")
 	orders := []string{ann.Order(1000), ann.Order(1000), ann.Order(1000)}
 	for _, id := range orders[:2] {
-		v := ann.Await(id, func(v shoptest.View) bool { return len(v.Pages) == 2 && v.Pages[0] > 0 })
+		v := ann.Await(id, func(v shoptest.View) bool { return v.Pages[0] > 0 })
 		if v.Status != "IN_PROGRESS" || v.Pages[1] != 1000 {
 			t.Errorf("an order in progress is %+v, want its pages", v)
 		}
@@ -107,7 +107,7 @@ func TestTheReportRunsEachNight(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
 		w := httptest.NewRecorder()
-		pages.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		if n := shoptest.CompletedIn(w.Body.String(), "report"); n != "2" {
 			t.Errorf("after two days the metrics have %q reports, want 2", n)
 		}

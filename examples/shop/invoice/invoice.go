@@ -73,17 +73,17 @@ func (d *document) add(format string, args ...any) int {
 		d.WriteString("%PDF-1.4\n")
 	}
 	d.at = append(d.at, d.Len())
-	fmt.Fprintf(d, "%d 0 obj\n"+format+"\nendobj\n", append([]any{len(d.at)}, args...)...)
+	_, _ = fmt.Fprintf(d, "%d 0 obj\n"+format+"\nendobj\n", append([]any{len(d.at)}, args...)...)
 	return len(d.at)
 }
 
 // end writes the table of objects, and returns the file.
 func (d *document) end(root int) []byte {
 	start := d.Len()
-	fmt.Fprintf(d, "xref\n0 %d\n0000000000 65535 f \n", len(d.at)+1)
+	_, _ = fmt.Fprintf(d, "xref\n0 %d\n0000000000 65535 f \n", len(d.at)+1)
 	for _, at := range d.at {
-		fmt.Fprintf(d, "%010d 00000 n \n", at)
+		_, _ = fmt.Fprintf(d, "%010d 00000 n \n", at)
 	}
-	fmt.Fprintf(d, "trailer << /Size %d /Root %d 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(d.at)+1, root, start)
+	_, _ = fmt.Fprintf(d, "trailer << /Size %d /Root %d 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(d.at)+1, root, start)
 	return d.Bytes()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Secret is a secret for the sign-in.
-const Secret = "thirty-two bytes are long enough"
+const Secret = "only tests have it, and it is 32 "
 
 // A Customer is somebody who has signed in to a shop.
 type Customer struct {
@@ -29,12 +29,11 @@ func SignIn(t testing.TB, url, name string) *Customer {
 	t.Helper()
 	req := request(t, "POST", url+"/login", "")
 	req.SetBasicAuth(name, "correct horse")
-	resp, _ := send(t, req)
-	for _, c := range resp.Cookies() {
-		return &Customer{t, url, c}
+	a := send(t, req)
+	if len(a.cookies) != 1 {
+		t.Fatalf("POST /login of %s: %d %s with %d cookies, want one", name, a.status, a.text, len(a.cookies))
 	}
-	t.Fatalf("POST /login of %s: %s without a cookie", name, resp.Status)
-	return nil
+	return &Customer{t, url, a.cookies[0]}
 }
 
 func request(t testing.TB, method, url, body string) *http.Request {
@@ -46,8 +45,14 @@ func request(t testing.TB, method, url, body string) *http.Request {
 	return req
 }
 
-// send returns an answer with its body.
-func send(t testing.TB, req *http.Request) (resp *http.Response, body string) {
+// An answer is what came back.
+type answer struct {
+	status  int
+	text    string
+	cookies []*http.Cookie
+}
+
+func send(t testing.TB, req *http.Request) answer {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{MaxResponseHeaderBytes: 1 << 16, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -59,7 +64,7 @@ func send(t testing.TB, req *http.Request) (resp *http.Response, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(b)
+	return answer{resp.StatusCode, string(b), resp.Cookies()}
 }
 
 // Do sends a request and returns the answer.
@@ -69,8 +74,8 @@ func (c *Customer) Do(method, path, body string) (status int, text string) {
 	if c.Cookie != nil {
 		req.AddCookie(c.Cookie)
 	}
-	resp, text := send(c.t, req)
-	return resp.StatusCode, text
+	a := send(c.t, req)
+	return a.status, a.text
 }
 
 // A View is what a customer sees of an order.
@@ -78,7 +83,7 @@ type View struct {
 	Order  string
 	Status string
 	Error  string
-	Pages  []int // done and all, while the invoice is made
+	Pages  [2]int // done and all, while the invoice is made
 }
 
 func (c *Customer) view(method, path, body string) (v View) {

@@ -280,14 +280,18 @@ func answer(w http.ResponseWriter, j *rivertype.JobRow, err error) {
 		fail(w, err)
 		return
 	}
-	view := map[string]any{"order": strconv.FormatInt(j.ID, 10), "status": j.State}
+	view := struct {
+		Order, Status, Error string
+		Pages                [2]int
+	}{Order: strconv.FormatInt(j.ID, 10), Status: string(j.State)}
 	if j.State == rivertype.JobStateRunning {
-		view["pages"] = json.RawMessage(j.Output())
+		_ = json.Unmarshal(j.Output(), &view.Pages) // it is empty before the first page
 	}
 	if n := len(j.Errors); n > 0 {
-		view["error"] = j.Errors[n-1].Error
+		view.Error = j.Errors[n-1].Error
 	}
-	_ = json.NewEncoder(w).Encode(view) // the customer may be gone
+	b, _ := json.Marshal(view)
+	_, _ = w.Write(b) // the customer may be gone
 }
 
 func fail(w http.ResponseWriter, err error) {
