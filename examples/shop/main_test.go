@@ -104,13 +104,22 @@ func TestTwoCopiesShareTheJobs(t *testing.T) {
 			t.Errorf("a copy has made %q of 20 invoices, want some", n)
 		}
 	}
-	ann := shoptest.SignIn(t, urls[0], "ann")
-	order := ann.Order(1000)
-	ann.Await(order, func(v shoptest.View) bool { return v.Pages[1] > 0 })
-	elsewhere := shoptest.SignIn(t, urls[1], "ann")
-	if v := elsewhere.Cancel(order); v.Status != "CANCELLED" {
-		t.Errorf("cancelled at the other copy, the order is %s", v.Status)
+	ann, elsewhere := shoptest.SignIn(t, urls[0], "ann"), shoptest.SignIn(t, urls[1], "ann")
+	long := []string{ann.Order(1000), ann.Order(1000)}
+	for _, id := range long {
+		ann.Await(id, func(v shoptest.View) bool { return v.Output[1] > 0 })
 	}
+	third, bob := elsewhere.Order(2), shoptest.SignIn(t, urls[1], "bob")
+	bob.Invoice(bob.Order(2), 2)
+	if v := ann.Show(third); v.Status != "IN_QUEUE" {
+		t.Errorf("the third order of ann, at the other copy, is %s, want the limit to count at both", v.Status)
+	}
+	for _, id := range long {
+		if v := elsewhere.Cancel(id); v.Status != "CANCELLED" {
+			t.Errorf("cancelled at the other copy, the order is %s", v.Status)
+		}
+	}
+	ann.Invoice(third, 2)
 }
 
 func TestTheConsoleIsForThoseWhoHaveSignedIn(t *testing.T) {

@@ -144,19 +144,15 @@ func (s *shop) download(w http.ResponseWriter, r *http.Request, customer string)
 	_, _ = w.Write(out.PDF) // the customer may be gone
 }
 
-// answer shows a job as the customer sees it.
+// answer shows a job. Its output is how many pages are made, of how many; the invoice has a page of its own.
 func answer(w http.ResponseWriter, j serverless.Job, err error) {
 	if err != nil {
 		httpapi.WriteProblem(w, err)
 		return
 	}
-	view := struct {
-		Order, Status, Error string
-		Pages                [2]int
-	}{Order: string(j.ID), Status: j.Status.String(), Error: j.ErrorText()}
-	if j.Status == serverless.InProgress {
-		_ = json.Unmarshal(j.Output, &view.Pages) // it is empty before the first page
+	if j.Status == serverless.Completed {
+		j.Output = nil
 	}
-	b, _ := json.Marshal(view)
-	_, _ = w.Write(b) // the customer may be gone
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(j.AppendJSON(nil, false)) //nolint:gosec // it is no HTML; the customer may be gone
 }

@@ -60,8 +60,8 @@ func TestACustomerHasTwoInvoicesInProgressAtMost(t *testing.T) {
 	ann, bob := shoptest.SignIn(t, url, "ann"), shoptest.SignIn(t, url, "bob")
 	orders := []string{ann.Order(1000), ann.Order(1000), ann.Order(1000)}
 	for _, id := range orders[:2] {
-		v := ann.Await(id, func(v shoptest.View) bool { return v.Pages[0] > 0 })
-		if v.Status != "IN_PROGRESS" || v.Pages[1] != 1000 {
+		v := ann.Await(id, func(v shoptest.View) bool { return v.Output[0] > 0 })
+		if v.Status != "IN_PROGRESS" || v.Output[1] != 1000 {
 			t.Errorf("an order in progress is %+v, want its pages", v)
 		}
 	}

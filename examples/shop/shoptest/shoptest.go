@@ -80,10 +80,9 @@ func (c *Customer) Do(method, path, body string) (status int, text string) {
 
 // A View is what a customer sees of an order.
 type View struct {
-	Order  string
+	ID     string
 	Status string
-	Error  string
-	Pages  [2]int // done and all, while the invoice is made
+	Output [2]int // pages: done and all, while the invoice is made
 }
 
 func (c *Customer) view(method, path, body string) (v View) {
@@ -103,7 +102,7 @@ func Body(reference string, items int) string {
 // Order orders so many items, whose invoice has as many pages, and returns the order's id.
 func (c *Customer) Order(items int) string {
 	c.t.Helper()
-	return c.view("POST", "/orders", Body("", items)).Order
+	return c.view("POST", "/orders", Body("", items)).ID
 }
 
 // Show returns an order.

@@ -274,24 +274,21 @@ func (s *shop) download(w http.ResponseWriter, r *http.Request, customer string)
 	_, _ = w.Write(out.PDF) // the customer may be gone
 }
 
-// answer shows a job as the customer sees it.
+// answer shows a job. Its output is how many pages are made, of how many; the invoice has a page of its own.
 func answer(w http.ResponseWriter, j *rivertype.JobRow, err error) {
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	view := struct {
-		Order, Status, Error string
-		Pages                [2]int
-	}{Order: strconv.FormatInt(j.ID, 10), Status: string(j.State)}
-	if j.State == rivertype.JobStateRunning {
-		_ = json.Unmarshal(j.Output(), &view.Pages) // it is empty before the first page
+	view := map[string]any{"id": strconv.FormatInt(j.ID, 10), "status": j.State}
+	if out := j.Output(); j.State == rivertype.JobStateRunning && out != nil {
+		view["output"] = json.RawMessage(out)
 	}
 	if n := len(j.Errors); n > 0 {
-		view.Error = j.Errors[n-1].Error
+		view["error"] = j.Errors[n-1].Error
 	}
-	b, _ := json.Marshal(view)
-	_, _ = w.Write(b) // the customer may be gone
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(view) // the customer may be gone
 }
 
 func fail(w http.ResponseWriter, err error) {

@@ -51,18 +51,18 @@ func TestTheShopWithRiverDoesWhatPodyardsDoes(t *testing.T) {
 	}
 	orders := []string{ann.Order(1000), ann.Order(1000)}
 	for _, id := range orders {
-		ann.Await(id, func(v shoptest.View) bool { return v.Pages[1] > 0 })
+		ann.Await(id, func(v shoptest.View) bool { return v.Output[1] > 0 })
 	}
 	third := ann.Order(30)
 	bob.Invoice(bob.Order(2), 2)
-	if v := ann.Show(third); v.Status == "running" && v.Pages[1] > 0 {
+	if v := ann.Show(third); v.Status == "running" && v.Output[1] > 0 {
 		t.Errorf("the third order is %+v, want it to wait", v)
 	}
 	for _, id := range orders {
 		shoptest.SignIn(t, other, "ann").Cancel(id)
 		ann.Await(id, func(v shoptest.View) bool { return v.Status == "cancelled" })
 	}
-	ann.Await(third, func(v shoptest.View) bool { return v.Pages[1] > 0 })
+	ann.Await(third, func(v shoptest.View) bool { return v.Output[1] > 0 })
 	last := bob.Order(2)
 	end()
 	endOther()
