@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podyard/podyard/examples/shop/shoptest"
+	"github.com/podyard/podyard/serverless"
 )
 
 // run has the shop serve until the function it returns is called.
@@ -97,23 +98,50 @@ func TestOrdersSurviveARestart(t *testing.T) {
 	}
 }
 
-// The clock of the bubble goes through two days at once. What is kept in memory needs no network.
-func TestTheReportRunsEachNight(t *testing.T) {
+// inMemory runs f in a bubble with a shop that keeps its jobs in memory and needs no network.
+func inMemory(t *testing.T, f func(t *testing.T, jobs *serverless.Service, pages http.Handler)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		srv, pages := open(ctx, "", shoptest.Secret)
 		done := make(chan error, 1)
 		go func() { done <- srv.Run(ctx) }()
+		f(t, srv.Services().Jobs, pages)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnInvoiceThatFailsIsTriedFiveTimes(t *testing.T) {
+	inMemory(t, func(t *testing.T, jobs *serverless.Service, _ http.Handler) {
+		began := time.Now()
+		j, err := jobs.Submit(t.Context(), "ann", "invoice", serverless.Request{Input: []byte(`{"items":[]}`)}) // no page lets it pass
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err = jobs.Wait(t.Context(), "ann", j.Ref, serverless.MaxWait)
+		if err != nil || j.Status != serverless.Failed {
+			t.Fatalf("the job is %s (%v), want it FAILED", j.Status, err)
+		}
+		// The pauses are 1, 3, 9 and 27 s, of which half is random.
+		attempts, err := jobs.Attempts(t.Context(), "ann", j.Ref)
+		if took := time.Since(began); err != nil || len(attempts) != 5 || took < 20*time.Second || took > 41*time.Second {
+			t.Errorf("it had %d attempts (%v) in %v, want 5 in 20 to 40 s", len(attempts), err, took)
+		}
+	})
+}
+
+// The clock of the bubble goes through two days at once.
+func TestTheReportRunsEachNight(t *testing.T) {
+	inMemory(t, func(t *testing.T, _ *serverless.Service, pages http.Handler) {
 		time.Sleep(48 * time.Hour)
 		synctest.Wait()
 		w := httptest.NewRecorder()
 		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		if n := shoptest.CompletedIn(w.Body.String(), "report"); n != "2" {
 			t.Errorf("after two days the metrics have %q reports, want 2", n)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
 		}
 	})
 }
