@@ -86,6 +86,7 @@ var indoors = map[string]string{
 	"examples/fleet/":                     "an example program",
 	"examples/part/":                      "an example program",
 	"examples/product/":                   "an example program",
+	"examples/shop/":                      "an example program",
 	"examples/server/demo/":               "what a pod of the demonstration runs",
 	"backend/postgres/bench/":             "a program for measuring",
 	"examples/server/work statusOf":       "a command of a user, who names the server",

@@ -22,7 +22,8 @@ type Store = stores.Store
 
 // Options configures the stores, wherever they are. The zero value and nil work.
 type Options struct {
-	// Key encrypts secrets: see disk.Options.Key. Memory keeps them as they are.
+	// Key encrypts secrets: see disk.Options.Key and postgres.Options.Key, which a server needs. Memory
+	// keeps them as they are.
 	Key []byte
 	// OldKeys are earlier values of Key.
 	OldKeys [][]byte

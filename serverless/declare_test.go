@@ -1,6 +1,7 @@
 package serverless_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -56,6 +57,19 @@ func TestADeclaredScheduleIsThereOnceHoweverManyCopiesDeclareIt(t *testing.T) {
 		if err != nil || st.Jobs.Queued != 1 { // the first one has not ended, so the others are skipped
 			t.Errorf("%d jobs are queued, %v, want one", st.Jobs.Queued, err)
 		}
+	})
+}
+
+// A program that serves no keys has schedules, too.
+func TestADeclaredScheduleNeedsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t)
+		y.mayRun = func(context.Context, string, string) (bool, error) { return false, nil }
+		s, _ := y.server()
+		declared, created := declare(t, s, "hourly", nil), create(t, s, nil)
+		time.Sleep(90 * time.Minute)
+		wantOutcomes(t, s, declared.ID, "01:00 submitted")
+		wantOutcomes(t, s, created.ID, "01:00 disabled")
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // A Handler is an endpoint whose jobs a Go function does, typed both ways: Submit and Do take an
-// In, and Do returns an Out. Create one with Handle. It is safe for concurrent use.
+// In, and Do returns an Out. Create one with Handle or HandleTask. It is safe for concurrent use.
 type Handler[In, Out any] struct {
 	service  *Service
 	endpoint string
@@ -22,12 +22,18 @@ type Handler[In, Out any] struct {
 
 // Handle makes f the worker of an endpoint, and creates the endpoint if it does not exist, shared by
 // all users. Clients elsewhere submit to it by its id, as to any other endpoint. f is called as by
-// JSON. opts are as for Serve, and may be nil.
+// JSON. opts are as for Serve, and may be nil. HandleTask is for a function that reports progress.
 //
 // Nothing runs until ServeHandlers does; server.Server.Run calls it. After that Handle returns an error.
 // It also returns one if an In is not a JSON object, such as a string or a time.Time, because the input of a
 // job is one, or if an Out cannot be JSON; and the errors of EnsureEndpoint. ctx is for the creation.
 func Handle[In, Out any](ctx context.Context, s *Service, endpoint string, f func(context.Context, In) (Out, error), opts *ServeOptions) (*Handler[In, Out], error) {
+	return HandleTask(ctx, s, endpoint, func(ctx context.Context, t *JSONTask[In]) (Out, error) { return f(ctx, t.Input) }, opts)
+}
+
+// HandleTask is Handle for a function that gets the whole task, as that of a JSONWorker: it can report
+// progress, stream, and see which attempt this is.
+func HandleTask[In, Out any](ctx context.Context, s *Service, endpoint string, f func(context.Context, *JSONTask[In]) (Out, error), opts *ServeOptions) (*Handler[In, Out], error) {
 	if err := checkObject(reflect.TypeFor[In]()); err != nil {
 		return nil, fmt.Errorf("serverless: handle %q: the input: %w", endpoint, err)
 	}
@@ -37,7 +43,7 @@ func Handle[In, Out any](ctx context.Context, s *Service, endpoint string, f fun
 	if err := s.EnsureEndpoint(ctx, endpoint); err != nil {
 		return nil, fmt.Errorf("serverless: handle %q: %w", endpoint, err)
 	}
-	if err := s.handlers.add(handled{endpoint, JSON(f), opts}); err != nil {
+	if err := s.handlers.add(handled{endpoint, JSONWorker[In, Out]{Func: f}, opts}); err != nil {
 		return nil, fmt.Errorf("serverless: handle %q: %w", endpoint, err)
 	}
 	return &Handler[In, Out]{service: s, endpoint: endpoint}, nil
@@ -106,6 +112,16 @@ func (h *Handler[In, Out]) Submit(ctx context.Context, in In) (Job, error) {
 	return h.service.Submit(ctx, h.owner, h.endpoint, r)
 }
 
+// SubmitTx is Submit in a transaction of the caller on the database of the queue: the job is there exactly
+// if the transaction commits. tx and errors are those of Service.SubmitTx.
+func (h *Handler[In, Out]) SubmitTx(ctx context.Context, tx any, in In) (Job, error) {
+	r, err := h.Request(in)
+	if err != nil {
+		return Job{}, err
+	}
+	return h.service.SubmitTx(ctx, tx, h.owner, h.endpoint, r)
+}
+
 // Do submits a job, waits until it has ended, and returns its output. A job that ended without one is a
 // *JobError. When ctx ends, Do returns its cause and the job goes on; whoever wants to find it again uses
 // Submit and Result.
@@ -166,7 +182,7 @@ func (e *JobError) Error() string {
 	return text
 }
 
-// A handled is a call of Handle.
+// A handled is a call of Handle or HandleTask.
 type handled struct {
 	endpoint string
 	worker   Worker

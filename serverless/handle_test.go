@@ -11,6 +11,7 @@ import (
 
 	"github.com/podyard/podyard/backend/memory"
 	"github.com/podyard/podyard/serverless"
+	"github.com/podyard/podyard/serverless/queue"
 )
 
 type said struct {
@@ -71,6 +72,40 @@ func TestAFunctionThatIsHandledIsTypedBothWays(t *testing.T) {
 		}
 		if out, err := h.As("alice").Result(t.Context(), j.ID); err != nil || out.Text != "MINE" {
 			t.Errorf("Result for alice = %+v, %v", out, err)
+		}
+	})
+}
+
+// A function that gets the whole task is typed both ways, too, and can say how far it is.
+func TestAFunctionThatGetsTheTaskReportsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, begin := handling(t)
+		goOn := make(chan struct{})
+		h, err := serverless.HandleTask(t.Context(), s, "shout", func(ctx context.Context, task *serverless.JSONTask[said]) (said, error) {
+			if err := task.Progress(ctx, map[string]int{"attempt": task.Attempt}); err != nil {
+				return said{}, err
+			}
+			<-goOn
+			return shout(ctx, task.Input)
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin()
+		j, err := h.Submit(t.Context(), said{"slowly"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if j, err := s.Get(t.Context(), "", j.Ref); err != nil || string(j.Output) != `{"attempt":1}` {
+			t.Errorf("while it runs, the job has the output %s (%v), want what the function has reported", j.Output, err)
+		}
+		close(goOn)
+		if out, err := h.Result(t.Context(), j.ID); err != nil || out.Text != "SLOWLY" {
+			t.Errorf("Result = %+v, %v", out, err)
+		}
+		if _, err := h.SubmitTx(t.Context(), nil, said{"in memory"}); !errors.Is(err, queue.ErrNoTx) {
+			t.Errorf("SubmitTx to a queue without transactions = %v, want %v", err, queue.ErrNoTx)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 // field, and f is not called; the job is not retried. An error of f fails the job, as an error of a Worker does; the
 // Output of a *Failure must be JSON. A nil Out becomes the output null.
 //
-// Use JSONWorker for a function that streams, reports progress, or refuses unknown members.
+// Use HandleTask or a JSONWorker for a function that streams, reports progress, or refuses unknown members.
 func JSON[In, Out any](f func(ctx context.Context, in In) (Out, error)) Worker {
 	return JSONWorker[In, Out]{Func: func(ctx context.Context, t *JSONTask[In]) (Out, error) { return f(ctx, t.Input) }}
 }

@@ -28,7 +28,8 @@ type Options struct {
 	// Key encrypts secrets: the credentials of registries, the s3Config of jobs and
 	// schedules, and the environment variables that startSsh and startJupyter add to a pod.
 	// Nothing else is encrypted. Key has KeySize bytes and is the same on all servers.
-	// Default: none; a change with a secret is then refused with ErrNoKey.
+	// Default: none; a change with a secret is then refused with ErrNoKey, and so is server.New, because
+	// servers share secrets.
 	Key []byte
 	// OldKeys are other keys that secrets may be encrypted with. Opening the store encrypts
 	// them again with Key. Another server may still use an old key as its Key: it needs Key

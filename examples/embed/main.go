@@ -22,8 +22,8 @@ func main() {
 	must(0, serve(ctx, must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:8081")), "embed-data"))
 }
 
-// serve keeps jobs in dir, which may be a postgres:// URL, or "" for memory. No web server may serve this
-// directory: it has the inputs of jobs.
+// serve keeps jobs in dir, or in memory if that is "". No web server may serve this directory: it has the
+// inputs of jobs.
 func serve(ctx context.Context, l net.Listener, dir string) error {
 	keys := []httpapi.Key{{Secret: "secret", User: "me", Scopes: []string{"endpoint:shout:run"}}}
 	srv := must(server.New(ctx, &server.Options{Store: must(backend.Open(ctx, dir, nil)), Keys: keys}))

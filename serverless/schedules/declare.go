@@ -16,7 +16,7 @@ const MaxName = 128
 // Declare makes a schedule of owner on an endpoint, or changes the one that was declared with this
 // name to match r: for a program that has its schedules in its source. However many copies of the
 // program declare it, there is one schedule, and one job for each instant. A declaration that changes
-// nothing does not write.
+// nothing does not write. Its jobs need no key of the owner, as those of Create do.
 //
 // Absent settings get the defaults of Create, but a schedule stays disabled until r.Enabled says
 // otherwise: an operator may have disabled it. A schedule that the program declares no longer goes on;

@@ -240,7 +240,7 @@ func (s *Service) decide(ctx context.Context, v *Schedule, at time.Time) error {
 // submit queues the job of an instant. That it is queued already is a success: a server has
 // ended before it could record it, or another one was faster.
 func (s *Service) submit(ctx context.Context, v *Schedule, at time.Time) error {
-	may, err := s.jobs.MayRun(ctx, v.Owner, v.Endpoint)
+	may, err := s.mayRun(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -260,8 +260,17 @@ func (s *Service) submit(ctx context.Context, v *Schedule, at time.Time) error {
 	return s.record(ctx, v, Outcome{At: at, Decision: Refused, Detail: problem.Of(err).Detail})
 }
 
+// mayRun reports whether a schedule may submit jobs. A declared one is the program's own and needs no key.
+func (s *Service) mayRun(ctx context.Context, v *Schedule) (bool, error) {
+	if v.Name != "" {
+		return true, nil
+	}
+	return s.jobs.MayRun(ctx, v.Owner, v.Endpoint)
+}
+
 // disable turns a schedule off, with the reason.
 func (s *Service) disable(ctx context.Context, v *Schedule, at time.Time, why string) error {
+	s.o.Logger.WarnContext(ctx, "a schedule is disabled", "schedule", v.ID, "user", v.Owner, "endpoint", v.Endpoint, "reason", why)
 	o := Outcome{At: at, Decision: Disabled, Detail: why}
 	return s.update(ctx, v, func(v *Schedule) {
 		v.After, v.Waiting, v.Enabled = later(v.After, at), time.Time{}, false
