@@ -12,7 +12,7 @@ import (
 const KeySize = seal.KeySize
 
 // ErrNoKey is returned for a change with a secret if the store has no key.
-var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with"}
+var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with: Options.Key of the store, or secretKey of the configuration, is not set"}
 
 // A sealer encrypts secrets at rest. The zero value has no key.
 type sealer struct {

@@ -11,7 +11,7 @@ import (
 const KeySize = seal.KeySize
 
 // ErrNoKey is returned for a secret if the store has no key.
-var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with"}
+var ErrNoKey = &problem.Error{Kind: problem.Unavailable, Permanent: true, Detail: "this store has no key to seal secrets with: Options.Key of the store, or secretKey of the configuration, is not set"}
 
 // ErrKey is returned if the secrets of the database are sealed with another key.
 var ErrKey = errors.New("postgres: the key is not the one that the secrets of the database are sealed with")
