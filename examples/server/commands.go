@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"io"
 	"maps"
-	"slices"
 
 	"github.com/podyard/podyard/examples/server/settings"
 	"github.com/podyard/podyard/examples/server/version"
@@ -46,14 +44,7 @@ func own(env func(string) string, name, args, summary, example string, set func(
 	return cli.Command{
 		Name: name, Args: args, Summary: summary, Example: example,
 		New: func(f *flag.FlagSet) func(context.Context, *cli.Call) error {
-			all := flag.NewFlagSet(name, flag.ContinueOnError)
-			all.SetOutput(io.Discard)
-			s := settings.Define(all, env)
-			all.VisitAll(func(x *flag.Flag) {
-				if len(flags) == 0 || slices.Contains(flags, x.Name) {
-					f.Var(x.Value, x.Name, x.Usage)
-				}
-			})
+			s := settings.Define(f, env, flags...)
 			return func(ctx context.Context, c *cli.Call) error {
 				maps.Copy(s.Given, c.Given)
 				set(s, c.Args)
