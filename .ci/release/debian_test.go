@@ -57,4 +57,7 @@ func TestTheUnitLeavesEverySettingToTheOperatorsFile(t *testing.T) {
 	if before, _, ok := strings.Cut(unit, "\nEnvironmentFile=-/etc/podyard/podyard.env\n"); !ok || !strings.Contains(before, "PODYARD_DATA=/var/lib/podyard") || !strings.Contains(before, "PODYARD_CONFIG=/etc/podyard/podyard.json") {
 		t.Error("the unit does not set the data directory and the configuration for an operator's file without them")
 	}
+	if !strings.Contains(unit, "\nEnvironment=PODYARD_FIRST_KEY=file\n") {
+		t.Error("the first key would be in the journal")
+	}
 }

@@ -91,6 +91,12 @@ func greet(w io.Writer, s *settings.Settings, addr net.Addr, parts *config.Parts
 	if !parts.NewKey && !isTerminal(w) || parts.Key == "" {
 		return
 	}
+	if s.FirstKey == settings.FirstKeyFile {
+		if parts.NewKey {
+			printLine(w, "key: in "+parts.KeyFile())
+		}
+		return
+	}
 	printLine(w, "key: "+parts.Key)
 	for _, line := range demo.Try(url, parts.Key, srv.Services().Pods.Catalog().CPUs[0].ID) {
 		printLine(w, line)

@@ -32,6 +32,7 @@ type Settings struct {
 	TLSCert, TLSKey, LogForm                   string
 	LogLevel                                   slog.Level
 	DrainWait                                  time.Duration
+	FirstKey                                   string // how a new key is shown: FirstKeyShown or FirstKeyFile
 	Version                                    bool
 	Upkeep                                     maintenance.Options
 	APIKey, SecretKey                          string
@@ -43,6 +44,12 @@ type Settings struct {
 	env   func(string) string
 	byEnv map[string]bool // flags that have their value from the environment
 }
+
+// What the lines after the first one show of a new key.
+const (
+	FirstKeyShown = "key"
+	FirstKeyFile  = "file"
+)
 
 // acts are the flags that have the program do something else than serve. They have no variable: one
 // that was forgotten in an environment would make a repair, or a test double, of a server.
@@ -103,6 +110,7 @@ func (s *Settings) defineAll(f *flag.FlagSet) {
 	f.StringVar(&s.TLSKey, "tls-key", "", "`file` of the certificate's key (PEM)")
 	f.StringVar(&s.LogForm, "log", "text", "`form` of the log: json or text")
 	f.Func("log-level", "least `level` that is logged: debug, info, warn or error (default info)", s.setLogLevel)
+	f.StringVar(&s.FirstKey, "first-key", FirstKeyShown, "`what` the start prints of a new key: key, or file for the file that has it, where a log keeps standard output")
 	f.StringVar(&s.Test, "test", "", "be the test double at -addr, in memory, with its admin area on this loopback `address`")
 	f.BoolVar(&s.Version, "version", false, "print the version and exit")
 }
@@ -226,6 +234,10 @@ func (s *Settings) validate() error {
 	switch {
 	case s.LogForm != "text" && s.LogForm != "json":
 		return fmt.Errorf("%s %q: must be json or text", s.flag("log"), s.LogForm)
+	case s.FirstKey != FirstKeyShown && s.FirstKey != FirstKeyFile:
+		return fmt.Errorf("%s %q: must be key or file", s.flag("first-key"), s.FirstKey)
+	case s.FirstKey == FirstKeyFile && s.Data == "" && s.Test == "" && !s.Upkeep.Wanted():
+		return fmt.Errorf("%s file: with -data \"\" no file has the key", s.flag("first-key"))
 	case s.Given["tls-cert"] && s.TLSCert == "", s.Given["tls-key"] && s.TLSKey == "":
 		return errors.New("-tls-cert, -tls-key: must name a file: without the flags there is no TLS")
 	case s.DrainWait < 0:

@@ -30,14 +30,14 @@ func values() map[string]string {
 		"drain-wait": "7s", "log": "json", "log-level": "warn", "runtime": "sim",
 		"addr": "127.0.0.1:1", "metrics": "127.0.0.1:2", "ssh": "127.0.0.1:3",
 		"public-url": "https://a.example", "peer-url": "https://b.example", "data": "postgres://db.example/x",
-		"name": "one", "local": "/srv/local", "tls-cert": "cert.pem", "tls-key": "key.pem", "config": "",
+		"first-key": "file", "name": "one", "local": "/srv/local", "tls-cert": "cert.pem", "tls-key": "key.pem", "config": "",
 	}
 }
 
 // wrong are values that a flag refuses.
 func wrong() map[string]string {
 	return map[string]string{
-		"drain-wait": "5", "log": "xml", "log-level": "loud", "runtime": "none", "addr": "x", "metrics": "x", "ssh": "x",
+		"drain-wait": "5", "first-key": "all", "log": "xml", "log-level": "loud", "runtime": "none", "addr": "x", "metrics": "x", "ssh": "x",
 		"public-url": "a.example", "peer-url": "a.example", "name": "a b", "local": "/srv", "config": "/nonexistent/podyard.json",
 	}
 }
