@@ -3,6 +3,9 @@ package main
 import (
 	"flag"
 	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,5 +62,38 @@ func TestTheUnitLeavesEverySettingToTheOperatorsFile(t *testing.T) {
 	}
 	if !strings.Contains(unit, "\nEnvironment=PODYARD_FIRST_KEY=file\n") {
 		t.Error("the first key would be in the journal")
+	}
+}
+
+// A page that the configuration, the unit or the help names must be on the machine that has the
+// package and no checkout.
+func TestThePackageHasThePagesThatItRefersTo(t *testing.T) {
+	t.Chdir("../..")
+	root := t.TempDir()
+	help, err := exec.CommandContext(t.Context(), "go", "run", "./examples/server", "__manual").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{version: "0", manual: help}
+	if err := r.layOut(root, target{os: "linux", arch: "amd64", file: "go.mod"}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(help), `\-`, "-") + debianFile(t, "podyard.env") + debianFile(t, "podyard.json") + debianFile(t, "podyard.service")
+	pages := regexp.MustCompile(`docs/[a-z]+\.md`).FindAllString(text, -1)
+	if len(pages) < 4 {
+		t.Fatalf("%v: this test finds no references", pages)
+	}
+	for _, page := range pages {
+		if _, err := os.Stat(filepath.Join(root, "usr/share/doc/podyard", page)); err != nil {
+			t.Errorf("the package refers to %s and does not have it: %v", page, err)
+		}
+	}
+	for _, file := range []string{"alerts.yaml", "rules.yaml", "dashboards/overview.json"} {
+		if _, err := os.Stat(filepath.Join(root, "usr/share/podyard/prometheus", file)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1/podyard.1.gz")); err != nil {
+		t.Error(err)
 	}
 }
