@@ -19,7 +19,7 @@ func TestTheManualPageHasEveryCommandWithItsFlags(t *testing.T) {
 			t.Errorf("%s: in the page %t, hidden %t", c.Name, there, c.Hidden)
 		}
 	}
-	for _, want := range []string{"\n.B -owner user\n", "\npodyard audit -user alice -since 2d\n", "(default ./podyard-data)"} {
+	for _, want := range []string{"\n.B -owner user\n", "\npodyard audit -refused -since 2d\n", "(default ./podyard-data)"} {
 		if !strings.Contains(plain, want) {
 			t.Errorf("the page does not have %q", want)
 		}
