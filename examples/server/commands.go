@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 
 	"github.com/podyard/podyard/examples/server/settings"
@@ -30,8 +32,30 @@ func commands(env func(string) string) *cli.Program {
 				func(s *settings.Settings, _ []string) { s.Upkeep.Check = true }, storeFlags...),
 			own(env, "repair", "", "drop what cannot be read of the store, and name it", "repair -data /var/lib/podyard",
 				func(s *settings.Settings, _ []string) { s.Upkeep.Repair = true }, storeFlags...),
-			own(env, "version", "", "print the version", "version", func(s *settings.Settings, _ []string) { s.Version = true }, "data"),
+			versionCommand(),
 		}, cli.All()...),
+	}
+}
+
+// versionCommand needs no settings: a fault in them keeps nobody from knowing the version.
+func versionCommand() cli.Command {
+	return cli.Command{
+		Name: "version", Summary: "print the version", Example: "version -o json",
+		New: func(f *flag.FlagSet) func(context.Context, *cli.Call) error {
+			form := f.String("o", "text", "`form` of the output: text or json")
+			return func(_ context.Context, c *cli.Call) error {
+				switch *form {
+				case "text":
+					_, err := fmt.Fprintln(c.Stdout, "podyard", version.String())
+					return err
+				case "json":
+					e := json.NewEncoder(c.Stdout)
+					e.SetIndent("", "  ")
+					return e.Encode(version.Build())
+				}
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("version: -o %q: must be text or json", *form)}
+			}
+		},
 	}
 }
 

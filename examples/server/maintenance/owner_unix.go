@@ -17,7 +17,7 @@ import (
 type owning struct {
 	dir      string
 	uid, gid int
-	missing  []string // the directory and its parents that are not there yet, the lowest first
+	missing  []string       // the directory and its parents that are not there yet, the lowest first
 	before   map[inode]bool // what was root's then
 }
 
