@@ -24,6 +24,8 @@ func (b *describer) describeAudit() map[string]description {
 		"listAudit": {summary: "List what was changed and refused, newest first", answers: ok(b.list("records", openapi.For[audit.Record](&b.Builder), false)), params: []*openapi.Parameter{
 			number("limit", 1, maxAudit, defaultAudit, "How many."),
 			instant("before", "Only earlier ones."),
+			instant("since", "Only those of then or later."),
+			inQuery("kind", openapi.OneOf(openapi.Of("string"), audit.Change, audit.Refusal, audit.Dropped), "Only of this kind."),
 			inQuery("user", openapi.Of("string").NotEmpty(), "Only of this user."),
 			inQuery("operation", openapi.Of("string").NotEmpty(), "Only of this operation."),
 		}},
@@ -199,6 +201,12 @@ func listAudit(c *call) error {
 		return err
 	}
 	if q.Before, err = c.queryTime("before"); err != nil {
+		return err
+	}
+	if q.Since, err = c.queryTime("since"); err != nil {
+		return err
+	}
+	if q.Kind, err = queryOneOf(c, "kind", "", audit.Change, audit.Refusal, audit.Dropped); err != nil {
 		return err
 	}
 	if q.User, err = c.queryText("user"); err != nil {

@@ -131,6 +131,7 @@ func TestAnOperatorReadsTheNewestRecordsInPages(t *testing.T) {
 		w.want(401, "GET", "/v2/pods", "", "Authorization:")
 		for query, want := range map[string]int{
 			"": 6, "?limit=2": 2, "?user=root": 5, "?user=bob": 0, "?operation=listPods": 1, "?before=2000-01-01T00:00:02Z": 2, "?before=2000-01-01T00:00:02Z&limit=1": 1, "?before=0001-01-01T00:00:01Z": 0,
+			"?kind=refusal": 1, "?kind=change": 5, "?kind=dropped": 0, "?since=2000-01-01T00:00:02Z": 4, "?since=2000-01-01T00:00:02Z&before=2000-01-01T00:00:04Z": 2, "?since=2000-01-01T00:00:02Z&kind=refusal": 1,
 		} {
 			if list := w.want(200, "GET", "/v2/admin/audit"+query, "", root).body; strings.Count(list, `"time":`) != want || !strings.HasPrefix(list, `{"records":[`) {
 				t.Errorf("%s lists %s, want %d records", query, list, want)
@@ -139,7 +140,8 @@ func TestAnOperatorReadsTheNewestRecordsInPages(t *testing.T) {
 		for query, want := range map[string]string{
 			"?limit=0": "limit must be an integer from 1 to 1000", "?before=now": "before must be a time as in RFC 3339",
 			"?before=0001-01-01T00:00:00Z": "before must be after 0001-01-01T00:00:00Z and before the year 10000",
-			"?user=":                       "user must not be empty", "?operation=": "operation must not be empty",
+			"?since=now":                   "since must be a time as in RFC 3339", "?kind=all": "kind must be one of change, refusal, dropped",
+			"?user=": "user must not be empty", "?operation=": "operation must not be empty",
 		} {
 			if got := w.want(422, "GET", "/v2/admin/audit"+query, "", root).faults(t); got != want {
 				t.Errorf("%s is refused with %q, want %q", query, got, want)

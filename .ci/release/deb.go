@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -29,6 +33,11 @@ func (r *release) deb(ctx context.Context, t target) error {
 		return err
 	}
 	defer os.RemoveAll(root)
+	if r.manual == nil {
+		if r.manual, err = r.writeManual(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.layOut(root, t); err != nil {
 		return err
 	}
@@ -65,7 +74,7 @@ func (r *release) layOut(root string, t target) error {
 	if err != nil {
 		return err
 	}
-	size := strconv.Itoa(len(program)>>10 + 64)
+	size := strconv.Itoa(len(program)>>10 + 1024) // with the pages
 	for _, f := range debFiles {
 		b, err := fs.ReadFile(debian, "debian/"+f.from)
 		if err != nil {
@@ -85,7 +94,82 @@ func (r *release) layOut(root string, t target) error {
 			return err
 		}
 	}
+	if err := errors.Join(r.layOutDocs(root), r.layOutManual(root)); err != nil {
+		return err
+	}
 	return writeFile(filepath.Join(root, "usr/bin/podyard"), program, 0o755)
+}
+
+// debCopies says which files of the source go below which directory.
+var debCopies = map[string]string{
+	"README.md":                                  "usr/share/doc/podyard",
+	"CHANGELOG.md":                               "usr/share/doc/podyard",
+	"docs/*.md":                                  "usr/share/doc/podyard/docs",
+	"backend/prometheus/mixin/alerts.yaml":       "usr/share/podyard/prometheus",
+	"backend/prometheus/mixin/rules.yaml":        "usr/share/podyard/prometheus",
+	"backend/prometheus/mixin/dashboards/*.json": "usr/share/podyard/prometheus/dashboards",
+}
+
+// layOutDocs writes the pages that the configuration and the help refer to, and what Prometheus and
+// Grafana load.
+func (r *release) layOutDocs(root string) error {
+	for pattern, to := range debCopies {
+		files, err := filepath.Glob(pattern)
+		if err == nil && len(files) == 0 {
+			err = fmt.Errorf("there is no %s", pattern)
+		}
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err == nil {
+				err = writeFile(filepath.Join(root, to, filepath.Base(file)), b, 0o644)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// layOutManual writes the manual page.
+func (r *release) layOutManual(root string) error {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression) // without a time
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(r.manual); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(root, "usr/share/man/man1/podyard.1.gz"), b.Bytes(), 0o644)
+}
+
+// writeManual has the program write its manual page: the program of this machine, whatever the
+// target.
+func (r *release) writeManual(ctx context.Context) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "podyard-manual-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	here := target{os: runtime.GOOS, arch: runtime.GOARCH, file: filepath.Join(dir, "podyard")}
+	if err := r.compile(ctx, here); err != nil {
+		return nil, err
+	}
+	out, err := exec.CommandContext(ctx, here.file, "__manual").Output()
+	if err == nil && len(out) == 0 {
+		err = errors.New("the program wrote none")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the manual page: %w", err)
+	}
+	return out, nil
 }
 
 func writeFile(path string, b []byte, mode os.FileMode) error {

@@ -43,6 +43,7 @@ type release struct {
 	at      time.Time // of the commit: the time of every file inside an archive
 	goes    string    // the Go release of the programs, such as go1.26.10
 	certs   string
+	manual  []byte // the page of podyard(1), once it is written
 }
 
 func main() {
@@ -129,6 +130,11 @@ func (r *release) build(ctx context.Context, t *target) error {
 		ending = ".exe"
 	}
 	t.file = r.name(*t, ending)
+	return r.compile(ctx, *t)
+}
+
+// compile builds the program into the file of a target.
+func (r *release) compile(ctx context.Context, t target) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", t.file,
 		"-ldflags", "-s -w -buildid= -X 'github.com/podyard/podyard/examples/server/version.commit="+r.commit+"'", "./examples/server")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOTOOLCHAIN="+r.goes)

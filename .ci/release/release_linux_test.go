@@ -221,7 +221,10 @@ func TestTheDebianPackageHasAHardenedUnit(t *testing.T) {
 		output(t, os.Environ(), root, "sh", "-n", "DEBIAN/"+script)
 	}
 	list := output(t, os.Environ(), "", "dpkg-deb", "-c", file)
-	for _, want := range []string{"-rwxr-xr-x root/root", "./usr/bin/podyard", "-rw-r----- root/root", "./etc/podyard/podyard.json", "./usr/share/bash-completion/completions/podyard"} {
+	for _, want := range []string{
+		"-rwxr-xr-x root/root", "./usr/bin/podyard", "-rw-r----- root/root", "./etc/podyard/podyard.json", "./usr/share/bash-completion/completions/podyard",
+		"./usr/share/doc/podyard/docs/operating.md", "./usr/share/podyard/prometheus/alerts.yaml", "./usr/share/podyard/prometheus/dashboards/overview.json", "./usr/share/man/man1/podyard.1.gz",
+	} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the package has no %s:\n%s", want, list)
 		}
@@ -229,6 +232,17 @@ func TestTheDebianPackageHasAHardenedUnit(t *testing.T) {
 	out := output(t, nil, root, filepath.Join(root, "usr/bin/podyard"), "version")
 	if !strings.Contains(out, version.Number) {
 		t.Errorf("its program says %s", out)
+	}
+	if _, err := exec.LookPath("man"); err == nil {
+		page := output(t, append(os.Environ(), "MANWIDTH=100"), root, "man", "--warnings", "-l", "usr/share/man/man1/podyard.1.gz")
+		for _, want := range []string{"podyard - pods, and endpoints with a queue of jobs", "jobs submit ENDPOINT", "[PODYARD_PUBLIC_URL]"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the manual page does not say %q", want)
+			}
+		}
+		if strings.Contains(page, "warning:") {
+			t.Errorf("the manual page has faults: %s", page)
+		}
 	}
 	// The configuration as it is installed is accepted.
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "usr/bin/podyard"), "-config", filepath.Join(root, "etc/podyard/podyard.json"), "-version")

@@ -3,10 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
-	"io"
+	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/podyard/podyard/examples/server/settings"
 	"github.com/podyard/podyard/examples/server/version"
@@ -32,8 +32,30 @@ func commands(env func(string) string) *cli.Program {
 				func(s *settings.Settings, _ []string) { s.Upkeep.Check = true }, storeFlags...),
 			own(env, "repair", "", "drop what cannot be read of the store, and name it", "repair -data /var/lib/podyard",
 				func(s *settings.Settings, _ []string) { s.Upkeep.Repair = true }, storeFlags...),
-			own(env, "version", "", "print the version", "version", func(s *settings.Settings, _ []string) { s.Version = true }, "data"),
+			versionCommand(),
 		}, cli.All()...),
+	}
+}
+
+// versionCommand needs no settings: a fault in them keeps nobody from knowing the version.
+func versionCommand() cli.Command {
+	return cli.Command{
+		Name: "version", Summary: "print the version", Example: "version -o json",
+		New: func(f *flag.FlagSet) func(context.Context, *cli.Call) error {
+			form := f.String("o", "text", "`form` of the output: text or json")
+			return func(_ context.Context, c *cli.Call) error {
+				switch *form {
+				case "text":
+					_, err := fmt.Fprintln(c.Stdout, "podyard", version.String())
+					return err
+				case "json":
+					e := json.NewEncoder(c.Stdout)
+					e.SetIndent("", "  ")
+					return e.Encode(version.Build())
+				}
+				return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("version: -o %q: must be text or json", *form)}
+			}
+		},
 	}
 }
 
@@ -46,14 +68,7 @@ func own(env func(string) string, name, args, summary, example string, set func(
 	return cli.Command{
 		Name: name, Args: args, Summary: summary, Example: example,
 		New: func(f *flag.FlagSet) func(context.Context, *cli.Call) error {
-			all := flag.NewFlagSet(name, flag.ContinueOnError)
-			all.SetOutput(io.Discard)
-			s := settings.Define(all, env)
-			all.VisitAll(func(x *flag.Flag) {
-				if len(flags) == 0 || slices.Contains(flags, x.Name) {
-					f.Var(x.Value, x.Name, x.Usage)
-				}
-			})
+			s := settings.Define(f, env, flags...)
 			return func(ctx context.Context, c *cli.Call) error {
 				maps.Copy(s.Given, c.Given)
 				set(s, c.Args)

@@ -5,9 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/podyard/podyard/examples/server/version"
 	"github.com/podyard/podyard/internal/suite"
 )
 
@@ -22,6 +24,21 @@ func podyard(t *testing.T, in *instance, dir string, args ...string) (out string
 		t.Fatal(err)
 	}
 	return string(b), cmd.ProcessState.ExitCode()
+}
+
+func TestTheVersionIsJSONOnDemandWhateverTheSettingsAre(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, []string{"PODYARD_CONFIG=/nonexistent", "PODYARD_LOG=xml"}, "version", "-o", "json").Output()
+	var got struct{ Version, Commit, Go, OS, Arch string }
+	if err == nil {
+		err = json.Unmarshal(out, &got)
+	}
+	if err != nil || got.Version != version.Number || got.Commit == "" || got.Go != runtime.Version() || got.OS != "linux" || got.Arch != runtime.GOARCH {
+		t.Errorf("version -o json prints %s (%v)", out, err)
+	}
+	if code := command(t, nil, "version", "-o", "xml").Run(); code == nil {
+		t.Error("version -o xml is taken")
+	}
 }
 
 func TestTheCommandsOfTheProgramRunAServerAndCallIt(t *testing.T) {

@@ -111,7 +111,7 @@ func TestADatabaseThatCannotBeUsedIsNamedWithoutItsPassword(t *testing.T) {
 		"URL":          {[]string{"-data", "postgres://u:hu/sh@h/d", "-config", config}, "-data: postgres: the URL of the database is not valid"},
 		"secretKey":    {[]string{"-data", url}, "secretKey: is needed with a database"},
 		"name":         {[]string{"-data", url, "-name", "a/b", "-config", config}, `-name "a/b": must be 1 to 63 letters`},
-		"local":        {[]string{"-data", "dir", "-local", "x"}, "-local, -name, -peer-url: are for a database"},
+		"local":        {[]string{"-data", "dir", "-local", "x"}, "-local: is for a database"},
 		"no directory": {[]string{"-data", url, "-local", "", "-config", config}, "-local: names no directory"},
 		"backup":       {[]string{"-data", url, "-backup", "x", "-config", config}, "docs/postgres.md says how a database is copied"},
 	} {

@@ -81,7 +81,7 @@ func do(ctx context.Context, s *settings.Settings, stdout, stderr io.Writer) err
 	s.Upkeep.Data, s.Upkeep.Config, s.Upkeep.Logger = s.Data, s.Config, log
 	switch {
 	case s.Upkeep.Wanted():
-		return settings.ByFlag(maintenance.Run(ctx, &s.Upkeep, stdout, stderr))
+		return s.ByFlag(maintenance.Run(ctx, &s.Upkeep, stdout, stderr))
 	case s.Test != "":
 		return testdouble.Serve(ctx, s.Double(log), stdout)
 	}

@@ -24,15 +24,15 @@ import (
 func serve(ctx context.Context, s *settings.Settings, log *slog.Logger, stdout io.Writer) error {
 	kept, err := config.WorkerAddr(s.Data)
 	if err != nil {
-		return settings.ByFlag(err)
+		return s.ByFlag(err)
 	}
 	l, err := listen.Open(ctx, s.Addr, s.Metrics, s.SSH, s.TLSCert != "", kept)
 	if err != nil {
-		return err
+		return s.ByFlag(err)
 	}
 	parts, srv, err := open(ctx, s, l, log)
 	if err != nil {
-		return errors.Join(settings.ByFlag(err), l.Close())
+		return errors.Join(s.ByFlag(err), l.Close())
 	}
 	if s.Data == "" {
 		log.Info("-data \"\": jobs and pods end with this process")
@@ -89,6 +89,12 @@ func greet(w io.Writer, s *settings.Settings, addr net.Addr, parts *config.Parts
 	url := cmp.Or(s.PublicURL, own)
 	printLine(w, "listening on "+own)
 	if !parts.NewKey && !isTerminal(w) || parts.Key == "" {
+		return
+	}
+	if s.FirstKey == settings.FirstKeyFile {
+		if parts.NewKey {
+			printLine(w, "key: in "+parts.KeyFile())
+		}
 		return
 	}
 	printLine(w, "key: "+parts.Key)

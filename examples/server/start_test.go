@@ -37,6 +37,27 @@ func TestTheFirstLineIsTheAddressThenComeTheKeyAndTwoCommands(t *testing.T) {
 	}
 }
 
+func TestWhereALogKeepsTheOutputTheFileOfTheNewKeyIsNamedInsteadOfTheKey(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	in := startCommand(t, command(t, []string{"PODYARD_FIRST_KEY=file"}, "-addr", "127.0.0.1:0", "-data", data))
+	file := filepath.Join(data, "api-key")
+	if l := in.line(); l != "key: in "+file {
+		t.Errorf("the second line is %q, want the file that has the key", l)
+	}
+	in.stop()
+	key, err := os.ReadFile(file)
+	if err != nil || len(key) == 0 {
+		t.Fatalf("%v: the file that the line names has no key", err)
+	}
+	if rest := strings.Join(in.rest(), "\n"); rest != "" || strings.Contains(in.stderr.String(), string(key)) {
+		t.Errorf("after the line of the key come %q and a log, which must not have the key:\n%s", rest, in.stderr.String())
+	}
+	if text := refused(t, nil, "-data", "", "-first-key", "file"); !strings.Contains(text, "no file has the key") {
+		t.Errorf("in memory: %q", text)
+	}
+}
+
 func TestTheCommandsThatAStartPrintsWork(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
@@ -340,7 +361,7 @@ func TestHelpListsTheFlagsOfTheContract(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
 		flags = append(flags, m[1])
 	}
-	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-local", "-log", "-log-level", "-metrics", "-name", "-peer-url", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-ssh", "-test", "-tls-cert", "-tls-key", "-version"}
+	want := []string{"-addr", "-backup", "-check", "-config", "-data", "-drain-wait", "-first-key", "-local", "-log", "-log-level", "-metrics", "-name", "-peer-url", "-public-url", "-repair", "-restore", "-rotate-secret-key", "-runtime", "-ssh", "-test", "-tls-cert", "-tls-key", "-version"}
 	if diff := cmp.Diff(want, flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}

@@ -81,6 +81,8 @@ func TestTheNewestRecordsOfBothKindsComeFirst(t *testing.T) {
 		}{
 			"a limit":                 {audit.Query{Limit: 1}, []audit.Record{change(2, "bob")}},
 			"an instant":              {audit.Query{Before: start.Add(2 * time.Second)}, []audit.Record{refusal(1, "192.0.2.1"), whole}},
+			"a beginning":             {audit.Query{Since: start.Add(time.Second)}, []audit.Record{change(2, "bob"), refusal(1, "192.0.2.1")}},
+			"a kind":                  {audit.Query{Kind: audit.Refusal}, []audit.Record{refusal(1, "192.0.2.1")}},
 			"a user":                  {audit.Query{User: "alice"}, []audit.Record{whole}},
 			"an operation":            {audit.Query{Operation: "run"}, []audit.Record{refusal(1, "192.0.2.1")}},
 			"a user and an operation": {audit.Query{User: "alice", Operation: "run"}, nil},
@@ -93,6 +95,21 @@ func TestTheNewestRecordsOfBothKindsComeFirst(t *testing.T) {
 }
 
 // So before is a cursor.
+func TestRecordsSinceAnInstantAreFoundAlsoBehindAClockThatWasSetBack(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, nil)
+	l.Record(change(5*3600, "ahead"))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir, nil)
+	l.Record(change(1, "right"))
+	list := read(t, l, audit.Query{Since: start.Add(time.Hour)})
+	if len(list) != 1 || list[0].User != "ahead" {
+		t.Errorf("%+v, want the record of the clock that was ahead", list)
+	}
+}
+
 func TestNoTwoRecordsHaveTheSameTime(t *testing.T) {
 	trails(t, func(t *testing.T, a audit.Trail) {
 		suite.Together(50, func(i int) { a.Record(change(0, fmt.Sprint("u", i))) })

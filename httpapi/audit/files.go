@@ -123,18 +123,23 @@ func (f *files) newest(ctx context.Context, q Query) (list []Record, err error) 
 	f.mu.Lock()
 	numbers := slices.Clone(f.numbers)
 	f.mu.Unlock()
+	done := false
 	for _, n := range slices.Backward(numbers) {
 		err := backward(ctx, f.path(n), func(line []byte) bool {
 			var r Record
-			if json.Unmarshal(line, &r) == nil && q.matches(&r) {
+			if json.Unmarshal(line, &r) != nil {
+				return true
+			}
+			if q.matches(&r) {
 				list = append(list, r)
 			}
-			return len(list) < q.Limit
+			done = len(list) >= q.Limit || q.isPast(&r)
+			return !done
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			return nil, err
 		}
-		if len(list) >= q.Limit {
+		if done {
 			break
 		}
 	}

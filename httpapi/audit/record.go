@@ -45,13 +45,24 @@ const MaxText = 500
 type Query struct {
 	Limit     int       // at most so many; at least 1
 	Before    time.Time // only earlier ones; zero: all
+	Since     time.Time // only those of then or later; zero: all
+	Kind      Kind      // only of this kind; empty: of all
 	User      string    // of this user; empty: of all
 	Operation string    // of this operation; empty: of all
 }
 
 func (q *Query) matches(r *Record) bool {
-	return (q.Before.IsZero() || r.Time.Before(q.Before)) &&
+	return (q.Before.IsZero() || r.Time.Before(q.Before)) && !r.Time.Before(q.Since) && (q.Kind == "" || r.Kind == q.Kind) &&
 		(q.User == "" || r.User == q.User) && (q.Operation == "" || r.Operation == q.Operation)
+}
+
+// setBack is by how much a clock may have been set back: so long before Query.Since there may still
+// be later records.
+const setBack = 24 * time.Hour
+
+// isPast reports whether no record before r is selected.
+func (q *Query) isPast(r *Record) bool {
+	return !q.Since.IsZero() && r.Time.Before(q.Since.Add(-setBack))
 }
 
 // A Trail is a Log or a Memory.

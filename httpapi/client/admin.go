@@ -167,7 +167,8 @@ type AuditRecord struct {
 // An AuditQuery selects records. The zero value selects the newest 100.
 type AuditQuery struct {
 	Limit           int // at most 1000
-	Before          time.Time
+	Before, Since   time.Time
+	Kind            string // change, refusal or dropped; empty: all
 	User, Operation string
 }
 
@@ -177,10 +178,12 @@ func (a *Admin) Audit(ctx context.Context, q AuditQuery) ([]AuditRecord, error) 
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
-	if !q.Before.IsZero() {
-		v.Set("before", q.Before.UTC().Format(time.RFC3339Nano))
+	for name, at := range map[string]time.Time{"before": q.Before, "since": q.Since} {
+		if !at.IsZero() {
+			v.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
 	}
-	for name, value := range map[string]string{"user": q.User, "operation": q.Operation} {
+	for name, value := range map[string]string{"kind": q.Kind, "user": q.User, "operation": q.Operation} {
 		if value != "" {
 			v.Set(name, value)
 		}

@@ -110,7 +110,7 @@ var accountMethods = map[string]method{
 		return is(func(d client.DataCenter) bool { return d.Region != "" && len(d.CPUAvailability) > 0 }, d, err)
 	},
 	"listAudit": func(ctx context.Context, w *world) error {
-		list, err := w.Client.Admin.Audit(ctx, client.AuditQuery{Operation: "createPod", User: "tester", Limit: 5, Before: w.Now().Add(time.Hour)})
+		list, err := w.Client.Admin.Audit(ctx, client.AuditQuery{Operation: "createPod", User: "tester", Kind: "change", Limit: 5, Before: w.Now().Add(time.Hour), Since: w.Now().Add(-24 * time.Hour)})
 		return has(func(r client.AuditRecord) bool { return r.Record == w.pod && r.Status == 201 }, list, err)
 	},
 	"reload": func(ctx context.Context, w *world) error {

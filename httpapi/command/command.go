@@ -77,6 +77,9 @@ func (p *Program) Run(ctx context.Context, args []string, streams IO) error {
 	if len(args) > 0 && args[0] == completeName {
 		return p.complete(streams.Stdout, args[1:])
 	}
+	if len(args) > 0 && args[0] == manualName {
+		return p.manual(streams.Stdout)
+	}
 	c, rest, err := p.find(args)
 	if err != nil {
 		return err

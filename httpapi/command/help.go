@@ -36,6 +36,9 @@ func (p *Program) printHelp(w io.Writer, words []string) error {
 	return p.printCommand(w, c)
 }
 
+// sentence begins with a capital letter.
+func sentence(summary string) string { return strings.ToUpper(summary[:1]) + summary[1:] }
+
 // printList writes one line for each command whose name begins with prefix.
 func (p *Program) printList(to io.Writer, prefix string) error {
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
@@ -63,7 +66,7 @@ func (p *Program) printCommand(w io.Writer, c *Command) error {
 	if c.Args != "" {
 		args = " " + c.Args
 	}
-	put(w, "Usage: %s %s [flags]%s\n\n%s.\n", p.Name, c.Name, args, strings.ToUpper(c.Summary[:1])+c.Summary[1:])
+	put(w, "Usage: %s %s [flags]%s\n\n%s.\n", p.Name, c.Name, args, sentence(c.Summary))
 	if c.Help != "" {
 		put(w, "\n%s\n", c.Help)
 	}

@@ -23,7 +23,7 @@ func operatorCommands() []Command {
 		},
 		{
 			Name: "audit", Remote: true, Summary: "show the audit log, newest last", Help: operators,
-			Example: "audit -user alice -since 2d", New: audit,
+			Example: "audit -refused -since 2d", New: audit,
 		},
 		{Name: "users list", Remote: true, Summary: "list users with how many records they have", Help: operators, Example: "users list", New: listUsers},
 		{
@@ -80,6 +80,7 @@ func audit(f *flag.FlagSet) func(context.Context, *Call) error {
 	f.StringVar(&q.Operation, "operation", "", "only this `operation`: createPod")
 	before := f.String("before", "", "only before this `time`: one like 2027-01-01T00:00:00Z, or how long ago, like 2h")
 	since := f.String("since", "", "only since this `time`")
+	refused := f.Bool("refused", false, "only what was refused")
 	return func(ctx context.Context, c *Call) error {
 		to, err := timeFlag("-before", *before, -1)
 		if err != nil {
@@ -92,15 +93,19 @@ func audit(f *flag.FlagSet) func(context.Context, *Call) error {
 		if to != nil {
 			q.Before = *to
 		}
+		if from != nil {
+			q.Since = *from
+		}
+		if *refused {
+			q.Kind = "refusal"
+		}
 		records, err := c.Client.Admin.Audit(ctx, q)
 		if err != nil {
 			return err
 		}
 		var rows []auditRow
 		for _, r := range records {
-			if from == nil || !r.Time.Before(*from) {
-				rows = append(rows, auditRowOf(&r))
-			}
+			rows = append(rows, auditRowOf(&r))
 		}
 		slices.SortStableFunc(rows, func(a, b auditRow) int { return a.Time.Compare(b.Time) })
 		return list(

@@ -113,6 +113,13 @@ func TestAnOperatorSeesUsersAuditAndBillsAndErasesOnlyWithYes(t *testing.T) {
 	s.must("keys", "make", "-user", user, "-scopes", "pods:read")
 	s.has("users list", "USER", user)
 	s.has("audit -user "+user, "TIME", "WHAT")
+	s.refused(command.ExitDenied, "", "audit", "-key", "of-nobody")
+	if out := s.must("audit", "-refused", "-since", "2000-01-01T00:00:00Z"); !strings.Contains(out, "listAudit") || strings.Contains(out, "createKey") {
+		t.Errorf("audit -refused shows %s, want the request with a wrong key and nothing that was done", out)
+	}
+	if out := s.must("audit", "-since", "2200-01-01T00:00:00Z", "-o", "json"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("the audit log since a time that has not come: %s", out)
+	}
 	s.has("billing -by hour -since 2h -of pods", "FROM", "in all")
 	s.refused(command.ExitUsage, "must be pods, clusters, endpoints or volumes", "billing", "-of", "cats")
 	s.refused(command.ExitUsage, "add -yes if you mean it", "users", "erase", user)

@@ -31,6 +31,7 @@ type jobBody struct {
 	Chunks       uint32  `json:"chunks"`
 	ChunksRead   uint32  `json:"chunksRead"`
 	Webhook      bool    `json:"webhook"`
+	Receiver     string  `json:"receiver"` // of the webhook, see receiverOf
 	DelayTime    int64   `json:"delayTime"`
 	RunTime      int64   `json:"executionTime"`
 	Timeout      int64   `json:"executionTimeout"`
@@ -112,12 +113,30 @@ func (c *Console) showJob(w *httpapi.Answer, r *http.Request, s *session) {
 		return
 	}
 	b := jobBodyOf(j)
+	if !c.HidePayloads {
+		b.Receiver = receiverOf(j.Webhook, j.Owner == s.who.User)
+	}
 	b.HidePayloads, b.Renewed = c.HidePayloads, instant(c.Jobs.Renewed(&j.State))
 	b.Leases = c.leases(r, j)
 	if j.Status == serverless.InQueue {
 		b.Why = c.why(w, r, s, pathEscape(j.Endpoint), string(j.ID))
 	}
 	answer(w, b)
+}
+
+// receiverOf is the URL of a webhook without what is a secret in it: credentials and the query. The
+// path is for the owner of the job alone. With some services it is the secret, as in
+// https://hooks.example/services/T0/B0/SECRET.
+func receiverOf(webhook string, own bool) string {
+	u, err := url.Parse(webhook)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host}
+	if own {
+		shown.Path, shown.RawPath = u.Path, u.RawPath
+	}
+	return shown.String()
 }
 
 // leases returns the log of leases of a job. It is shorter if it cannot be read.

@@ -77,7 +77,7 @@ var screens = []screen{
 	{"templates", "templates", []string{"api/v2/templates?owner=*"}},
 	{"secrets", "secrets", []string{"api/v2/account/secrets?owner=*"}},
 	{"registries", "registries", []string{"api/v2/registries?owner=*"}},
-	{"audit", "audit", []string{"api/v2/admin/audit?limit=100"}},
+	{"audit", "audit", []string{"api/v2/admin/audit?limit=100", "api/v2/admin/audit?limit=100&since=2000-01-01T00%3A00%3A00.000Z&kind=refusal"}},
 }
 
 // What each page reads of a server in a fixed state, at a fixed time, is as in testdata/screens.

@@ -54,16 +54,16 @@ func forOperators(parts *config.Parts, srv *server.Server) http.Handler {
 // these addresses.
 func Open(ctx context.Context, addr, metrics, ssh string, apart bool, kept string) (l *Listeners, err error) {
 	l = &Listeners{}
-	if l.Main, err = listenAt(ctx, "-addr", addr); err != nil {
+	if l.Main, err = listenAt(ctx, "addr", addr); err != nil {
 		return nil, err
 	}
 	if metrics != "" {
-		if l.Metrics, err = listenAt(ctx, "-metrics", metrics); err != nil {
+		if l.Metrics, err = listenAt(ctx, "metrics", metrics); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
 	if ssh != "" {
-		if l.SSH, err = listenAt(ctx, "-ssh", ssh); err != nil {
+		if l.SSH, err = listenAt(ctx, "ssh", ssh); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
@@ -82,6 +82,17 @@ func Open(ctx context.Context, addr, metrics, ssh string, apart bool, kept strin
 	return l, nil
 }
 
+// An Error is an address at which nobody can listen.
+type Error struct {
+	Flag, Addr string // the flag has no dash
+	Err        error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("-%s %s: %v", e.Flag, e.Addr, e.Err) }
+
+// Unwrap is what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
 // listenAt listens on the address of a flag.
 func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
@@ -95,7 +106,7 @@ func listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
 	case errors.Is(err, os.ErrPermission):
 		err = errors.New("this user may not listen there: ports below 1024 need root or CAP_NET_BIND_SERVICE")
 	}
-	return nil, fmt.Errorf("%s %s: %w", flag, addr, err)
+	return nil, &Error{flag, addr, err}
 }
 
 // WorkerAddr is the address of Workers, or nil.

@@ -4,6 +4,7 @@ package maintenance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -55,10 +56,10 @@ func Run(ctx context.Context, o *Options, stdout, stderr io.Writer) error {
 		if !x.wanted {
 			continue
 		}
-		done := command.Progress(stderr, x.progress)
-		err := x.do()
-		done()
-		if err != nil {
+		if err := o.owning(func() error {
+			defer command.Progress(stderr, x.progress)()
+			return x.do()
+		}); err != nil {
 			return fmt.Errorf("%s: %w", x.flag, err)
 		}
 		if x.done != "" {
@@ -66,6 +67,26 @@ func Run(ctx context.Context, o *Options, stdout, stderr io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// owning does a step. What root makes meanwhile belongs to the owner of the directory that it is in,
+// also where the step fails.
+func (o *Options) owning(do func() error) error {
+	data, err := owned(o.Data)
+	if err != nil {
+		return err
+	}
+	backup, err := owned(o.Backup)
+	if err != nil {
+		return err
+	}
+	err = do()
+	err = errors.Join(err, data.keep(nil))
+	if backup == nil {
+		return err
+	}
+	ofStore, e := ofRoot(o.Data) // the copy has links to files of the store
+	return errors.Join(err, e, backup.keep(ofStore))
 }
 
 // progress says how far a step is.

@@ -2,6 +2,7 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -18,17 +19,29 @@ var (
 	commit string
 )
 
-// String returns the version, the commit and the Go release: "0.2.0 (commit 1f0c2ab) go1.26.8
-// linux/amd64".
-func String() string {
+// An Info is what a build is.
+type Info struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"` // "unknown" where the build has none
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Build returns what this build is.
+func Build() Info {
 	c := commit
 	if b, ok := debug.ReadBuildInfo(); ok && c == "" {
 		c = ofBuild(b.Settings)
 	}
-	if c == "" {
-		c = "unknown"
-	}
-	return fmt.Sprintf("%s (commit %s) %s %s/%s", number, c, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return Info{number, cmp.Or(c, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+}
+
+// String returns the version, the commit and the Go release: "0.2.0 (commit 1f0c2ab) go1.26.8
+// linux/amd64".
+func String() string {
+	b := Build()
+	return fmt.Sprintf("%s (commit %s) %s %s/%s", b.Version, b.Commit, b.Go, b.OS, b.Arch)
 }
 
 // ofBuild returns the commit that the go command saw.

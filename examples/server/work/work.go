@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +30,6 @@ import (
 // An Opener makes the service with its listeners.
 type Opener func(ctx context.Context, s *settings.Settings, l *listen.Listeners, log *slog.Logger) (*config.Parts, *server.Server, error)
 
-// workFlags are the flags of work: those of the server that it may start.
-var workFlags = []string{"addr", "data", "config", "runtime", "log", "log-level"}
-
 // Command runs a worker that is no image.
 func Command(env func(string) string, open Opener) cli.Command {
 	return cli.Command{
@@ -42,21 +38,14 @@ func Command(env func(string) string, open Opener) cli.Command {
 		Help: "The worker finds the service in its environment, as on the hosted service. Where no server is at -addr, or at PODYARD_URL, " +
 			"one is started with the endpoint, until the worker ends or a signal comes. Jobs that the worker leaves behind are given to the next one.",
 		New: func(f *flag.FlagSet) func(context.Context, *cli.Call) error {
-			all := flag.NewFlagSet("work", flag.ContinueOnError)
-			all.SetOutput(io.Discard)
-			s := settings.Define(all, env)
-			all.VisitAll(func(x *flag.Flag) {
-				if slices.Contains(workFlags, x.Name) {
-					f.Var(x.Value, x.Name, x.Usage)
-				}
-			})
+			s := settings.Define(f, env, "addr", "data", "config", "runtime", "log", "log-level") // of the server that it may start
 			return func(ctx context.Context, c *cli.Call) error {
 				maps.Copy(s.Given, c.Given)
-				if !s.Given["runtime"] { // the worker is all that runs
-					s.Runtime = "process"
-				}
 				if err := s.Finish(); err != nil {
 					return err
+				}
+				if !s.Given["runtime"] { // the worker is all that runs
+					s.Runtime = "process"
 				}
 				return runWork(ctx, s, c, env("PODYARD_URL"), open)
 			}
@@ -156,17 +145,17 @@ func joinServer(ctx context.Context, s *settings.Settings, endpoint, at string) 
 func startServer(ctx context.Context, s *settings.Settings, endpoint string, stdout io.Writer, open Opener) (*workplace, error) {
 	kept, err := config.WorkerAddr(s.Data)
 	if err != nil {
-		return nil, settings.ByFlag(err)
+		return nil, s.ByFlag(err)
 	}
 	l, err := listen.Open(ctx, s.Addr, "", "", false, kept)
 	if err != nil {
-		return nil, err
+		return nil, s.ByFlag(err)
 	}
 	log := s.NewLogger(os.Stderr)
 	slog.SetDefault(log) // package net/http prints by it
 	parts, srv, err := open(ctx, s, l, log)
 	if err != nil {
-		return nil, errors.Join(settings.ByFlag(err), l.Close())
+		return nil, errors.Join(s.ByFlag(err), l.Close())
 	}
 	if err := ensure(ctx, srv, endpoint); err != nil {
 		return nil, errors.Join(err, srv.Close(ctx), l.Close())

@@ -102,6 +102,7 @@ function Deliveries({e, j, of}) {
   if (!of.data || !j.webhook && !of.data.deliveries.length) return null
   const again = async () => { await change('POST', api(`serverless/${e}/deliveries/${id(j.id)}/redeliver`)); of.reload(); return 'The webhook is sent again.' }
   return html`<section aria-labelledby="webhook"><div class="bar"><h2 id="webhook">Webhook</h2>${ended(j) && can('endpoints:write') ? html`<${Act} run=${again}>Send again<//>` : null}</div>
+    ${j.receiver ? html`<p>It goes to <code class="wrap">${j.receiver}</code></p>` : null}
     ${of.data.deliveries.length ? html`<p>${sent(of.data.deliveries.length, of.data.deliveries.at(-1))}</p>` : null}
     <${Table} caption="Attempts to send the webhook" rows=${of.data.deliveries} rowKey=${d => d.id + d.at} columns=${[
       {title: 'At', cell: d => html`<${Ago} at=${d.at} />`}, {title: 'Answer', cell: d => d.status ? html`<${Status} of=${d.status < 300 ? 'COMPLETED' : 'FAILED'} text=${String(d.status)} />` : html`<${Status} of="FAILED" text="none" />`}, {title: 'Error', cell: d => d.error || ''}, {title: 'Next try', cell: d => d.next ? html`<${Ago} at=${d.next} />` : '–'},

@@ -22,18 +22,29 @@ export function Hosts() {
     <section aria-labelledby="eps"><h2 id="eps">Endpoints</h2><${Table} caption="Endpoints" rows=${d.endpoints} rowKey=${e => e.id} columns=${[{title: 'Endpoint', sort: e => e.name || e.id, cell: e => html`<span class="name" title=${e.name || e.id}><${Link} to=${'e/' + id(e.id)}>${e.name || e.id}<//></span>${e.name && e.name !== e.id ? html` <small class="muted">${e.id}</small>` : null}`}, {title: 'Owner', sort: e => e.owner, cell: e => e.owner || html`<span class="muted">shared</span>`}, {title: 'State', cell: e => html`<${Status} of=${e.paused && e.state === 'active' ? 'cordoned' : e.state} text=${e.paused && e.state === 'active' ? 'paused' : e.state} />`}, {title: 'Waiting', num: true, sort: e => e.jobs.inQueue, cell: e => num(e.jobs.inQueue)}, {title: 'Running', num: true, sort: e => e.jobs.inProgress, cell: e => num(e.jobs.inProgress)}, {title: 'Do', cell: e => buttons('endpoint', e.id, e.state)}]} empty=${html`<${Empty} title="There are no endpoints." />`} /></section>`}<//>`
 }
 
+const auditFilters = ['user', 'operation', 'since', 'before', 'kind']
+
+// local is an instant as a field of a form has it, in the zone of the browser.
+const local = text => { const d = new Date(text); return text && !isNaN(d) ? new Date(d - d.getTimezoneOffset() * 60000).toISOString().slice(0, 19) : '' }
+
 export function Audit() {
-  const {query} = useSignal(place), user = query.get('user') || '', operation = query.get('operation') || '', [list, set] = useState(null), [error, fail] = useState(null), [more, setMore] = useState(false)
+  const {query} = useSignal(place), of = Object.fromEntries(auditFilters.map(k => [k, query.get(k) || ''])), asked = JSON.stringify(of), [list, set] = useState(null), [error, fail] = useState(null), [more, setMore] = useState(false)
   useEffect(() => { document.title = 'Audit · podyard' }, [])
   const load = async before => {
     const q = new URLSearchParams({limit: 100})
-    if (user) q.set('user', user)
-    if (operation) q.set('operation', operation)
+    for (const k of auditFilters) if (of[k]) q.set(k, of[k])
     if (before) q.set('before', before)
     try { const r = await get(api('admin/audit?' + q)); set(l => before ? [...l, ...r.records] : r.records); setMore(r.records.length === 100); fail(null) } catch (e) { fail(e) }
   }
-  useEffect(() => { load() }, [user, operation])
-  const submit = e => { e.preventDefault(); const f = e.target.elements; const q = new URLSearchParams(); for (const k of ['user', 'operation']) if (f[k].value.trim()) q.set(k, f[k].value.trim()); go('audit' + (q.size ? '?' + q : '')) }
-  return html`<h1>Audit log</h1><p class="muted">What was changed, and what was refused. Newest first.</p><form class="bar" onSubmit=${submit}><label class="inline">User <input name="user" key=${user} defaultValue=${user} /></label><label class="inline">Operation <input name="operation" key=${operation} defaultValue=${operation} /></label><button>Show</button></form><${Failure} error=${error} retry=${() => load()} />
+  useEffect(() => { load() }, [asked])
+  const submit = e => {
+    e.preventDefault()
+    const f = e.target.elements, q = new URLSearchParams()
+    for (const k of ['user', 'operation']) if (f[k].value.trim()) q.set(k, f[k].value.trim())
+    for (const k of ['since', 'before']) if (f[k].value) q.set(k, new Date(f[k].value).toISOString())
+    if (f.refused.checked) q.set('kind', 'refusal')
+    go('audit' + (q.size ? '?' + q : ''))
+  }
+  return html`<h1>Audit log</h1><p class="muted">What was changed, and what was refused. Newest first.</p><form class="bar" key=${asked} onSubmit=${submit}><label class="inline">User <input name="user" defaultValue=${of.user} /></label><label class="inline">Operation <input name="operation" defaultValue=${of.operation} /></label><label class="inline">From <input type="datetime-local" step="1" name="since" defaultValue=${local(of.since)} /></label><label class="inline">to <input type="datetime-local" step="1" name="before" defaultValue=${local(of.before)} /></label><label class="inline"><input type="checkbox" name="refused" defaultChecked=${of.kind === 'refusal'} /> Only what was refused</label><button>Show</button></form><${Failure} error=${error} retry=${() => load()} />
   ${list ? html`<${Table} tall caption="Audit log" rows=${list} rowKey=${r => r.time} columns=${[{title: 'When', cell: r => html`<${Ago} at=${r.time} />`}, {title: 'What', cell: r => r.kind === 'dropped' ? html`<${Status} of="refusal" text=${`${num(r.dropped)} records were not kept`} />` : html`<${Status} of=${r.kind === 'change' ? r.status >= 500 ? 'FAILED' : 'COMPLETED' : 'refusal'} text=${r.operation || r.kind} />`}, {title: 'User', cell: r => r.user || '–'}, {title: 'Key', cell: r => html`<code>${r.key || '–'}</code>`}, {title: 'Record', cell: r => html`${r.record ? html`<code>${r.record}</code>` : ''}${r.owner ? ` of ${r.owner}` : ''}`}, {title: 'Status', num: true, cell: r => r.status || '–'}, {title: 'From', cell: r => r.source || '–'}, {title: 'Path', cell: r => html`<span class="clip" title=${r.path}>${r.path}</span>`}]} empty=${html`<${Empty} title="No record matches." />`} />${more ? html`<div class="bar"><button type="button" onClick=${() => load(list.at(-1).time)}>Older ones</button></div>` : null}` : null}`
 }

@@ -1,5 +1,6 @@
 // Dead letters, schedules and batches of an endpoint.
 import {html, useState, useRef, useSignal, session, useData, Link, id, api, can, has, go, change, patiently, num, count, duration, say} from './lib.mjs'
+import {inWords} from './cron.mjs'
 import {Status, Ago, Empty, Loaded, Table, Act, Sure, Raw, Dialog, New, Err} from './ui.mjs'
 
 const owned = list => list.map(x => x.item ? {...x.item, owner: x.owner} : x)
@@ -31,6 +32,12 @@ export function Dead({endpoint, open}) {
   }}<//></section>${open ? html`<section><h3>Dead letter <code>${open}</code></h3><${Raw} title="Dead letter" path=${api(`${e}/dead/${id(open)}`)} /></section>` : null}`
 }
 
+// dayAndTime is an instant in the zone of its schedule, as its expression is.
+function dayAndTime(at, timeZone) {
+  const form = {weekday: 'short', day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit'}
+  try { return new Date(at).toLocaleString('en-GB', {...form, timeZone}) } catch { return new Date(at).toLocaleString('en-GB', {...form, timeZoneName: 'short'}) } // the browser does not know the zone
+}
+
 const outcomes = {submitted: 'COMPLETED', requested: 'COMPLETED', skipped: 'IN_QUEUE'}
 export function Schedules({endpoint, open}) {
   const s = useSignal(session), e = id(endpoint), of = useData(api(`${e}/schedules${s.operator ? '?owner=*' : ''}`), {every: 5000}), run = can(`endpoint:${endpoint}:run`)
@@ -40,7 +47,7 @@ export function Schedules({endpoint, open}) {
   return html`<section aria-labelledby="schedules"><div class="bar"><h2 id="schedules">Schedules</h2>${fresh}</div><${Loaded} of=${of}>${d => {
     const rows = owned(d.schedules), one = rows.find(x => x.id === open)
     return html`<${Table} caption="Schedules" rows=${rows} rowKey=${x => x.id} columns=${[
-      {title: 'Schedule', cell: x => html`<${Link} to=${`e/${e}/schedules/${id(x.id)}`}><code>${x.id}</code><//>`}, s.operator ? {title: 'Owner', cell: x => x.owner} : null, {title: 'When', cell: x => html`<code>${x.cron}</code> <small class="muted">${x.timeZone}</small>`}, {title: 'Next', cell: x => x.enabled ? html`<${Ago} at=${x.next} />` : html`<${Status} of="cordoned" text="paused" />`},
+      {title: 'Schedule', cell: x => html`<${Link} to=${`e/${e}/schedules/${id(x.id)}`}><code>${x.id}</code><//>`}, s.operator ? {title: 'Owner', cell: x => x.owner} : null, {title: 'When', cell: x => html`${inWords(x.cron) ? html`${inWords(x.cron)} <small class="muted"><code>${x.cron}</code></small>` : html`<code>${x.cron}</code>`} <small class="muted">${x.timeZone}</small>`}, {title: 'Next', cell: x => x.enabled ? html`${x.next ? dayAndTime(x.next, x.timeZone) : ''} <small class="muted"><${Ago} at=${x.next} /></small>` : html`<${Status} of="cordoned" text="paused" />`},
       {title: 'Last', cell: x => x.outcomes.length ? html`<${Status} of=${outcomes[x.outcomes[0].outcome] || x.outcomes[0].outcome} text=${x.outcomes[0].outcome} /> <small class="muted"><${Ago} at=${x.outcomes[0].at} /></small>` : '–'}, {title: 'Overlap', cell: x => x.overlap},
       run ? {title: 'Do', cell: x => html`<span class="acts">${x.enabled ? html`<${Act} run=${set(x, false)} aria-label=${'Pause ' + x.id}>Pause<//>` : html`<${Act} run=${set(x, true)} aria-label=${'Resume ' + x.id}>Resume<//>`}<${Act} run=${now(x)} aria-label=${'Run now: ' + x.id}>Run now<//><${Sure} title="Delete this schedule?" text="Its jobs stay." yes="Delete" run=${async () => { await change('DELETE', api(`${e}/schedules/${id(x.id)}`)); of.reload(); return 'The schedule was deleted.' }}>Delete…<//></span>`} : null,
     ].filter(Boolean)} empty=${html`<${Empty} title="There are no schedules." />`} />

@@ -304,6 +304,7 @@ func TestWebhooksOfAllJobsAreListedAndSentAgain(t *testing.T) {
 	b.goes(w, "e/echo/webhooks")
 	b.sees("204")
 	b.press(string(refs[0].ID))
+	b.sees("http://receiver.test/1")
 	b.until(`(document.querySelector('main').textContent.match(/500|204/g) || []).length >= 2`)
 	b.wantNoFaults()
 }

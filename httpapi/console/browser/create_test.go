@@ -71,6 +71,8 @@ func TestRecordsAreCreatedByForms(t *testing.T) {
 	b.fill("dialog input[name=timeZone]", "Europe/Berlin")
 	b.press("Create the schedule")
 	b.sees("Europe/Berlin")
+	b.sees("every day at 04:00")
+	b.until(`/ 20\d\d, 04:00/.test(document.querySelector('.grid, table')?.textContent || document.body.textContent)`) // the next one, in the zone of the schedule
 	b.until(`/\/schedules\/\w+/.test(location.pathname)`)
 	b.wantNoFaults()
 }

@@ -152,3 +152,22 @@ func TestTheErrorOfAnSDKIsUnfolded(t *testing.T) {
 	b.until(`document.querySelector('.why pre')?.textContent === '{"error_message": 7}'`)
 	b.wantNoFaults()
 }
+
+// The filter of the audit log is in the address, so that it can be sent to somebody.
+func TestTheAuditLogIsNarrowedDownByTimeAndToRefusals(t *testing.T) {
+	w, b := start(t, setup{}), browse(t)
+	w.call("POST", "/v2/pods", `{"name":"notebook","image":"podyard/web","cpu":{"id":"cpu3c","vcpuCount":2}}`)
+	b.signIn(w, adminKey)
+	b.goes(w, "audit")
+	b.sees("createPod")
+	eval[bool](b, `(document.querySelector('input[name=refused]').click(), true)`)
+	b.press("Show")
+	b.sees("No record matches.")
+	b.until(`new URLSearchParams(location.search).get('kind') === 'refusal' && document.querySelector('input[name=refused]').checked`)
+	b.goes(w, "audit?since=2200-01-01T00:00:00.000Z")
+	b.sees("No record matches.")
+	b.until(`document.querySelector('input[name=since]').value !== '' && !document.querySelector('input[name=refused]').checked`)
+	b.goes(w, "audit?since=2000-01-01T00:00:00.000Z&user=admin")
+	b.sees("createPod")
+	b.wantNoFaults()
+}

@@ -52,6 +52,15 @@ func adminKey(o *Options) (key string, isNew bool, err error) {
 	return key, true, nil
 }
 
+// KeyFile is the file of the data directory that has the key with full access, where the program has
+// none of its own. It is empty without a data directory.
+func (p *Parts) KeyFile() string {
+	if p.own.Data == "" {
+		return ""
+	}
+	return filepath.Join(p.own.Data, apiKeyName)
+}
+
 // authenticator knows the keys of the configuration, and the one with full access.
 func (c *Config) authenticator(o *Options, admin string) (*httpapi.Keys, error) {
 	keys, err := httpapi.NewKeys(append(c.APIKeys(), httpapi.Key{Secret: admin, User: adminUser, Scopes: []string{"*", "operator"}}), time.Now)
