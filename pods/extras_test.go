@@ -92,7 +92,7 @@ func TestAPodWhoseHostWentAwayStartsAgain(t *testing.T) {
 	p := w.create(ofImage(gpuPod(), "rebooted"))
 	w.advance(90 * time.Second)
 	got := w.want(p.ID, pods.Running)
-	if got.Want.Run != 2 || got.Want.Gen != 1 || !strings.Contains(journal(got), "its host was restarted; it starts again, because its host is back") {
+	if got.Want.Run != 2 || got.Want.Gen != 1 || !strings.Contains(journal(got), "its host was restarted; it starts again") {
 		t.Errorf("run %d of generation %d, journal:\n%swant another run of the same container and the reason", got.Want.Run, got.Want.Gen, journal(got))
 	}
 	w.act(p.ID, pods.Stop)

@@ -19,7 +19,7 @@ const (
 // says so, or its host went away and is back (docs/decisions.md 51). Its compute stays its own.
 func (p *Pod) startsAgain(st ContainerState, now time.Time) bool {
 	if st.HostWent {
-		p.runAgain(cmp.Or(st.Reason, "its host went away"), "it starts again, because its host is back", now, 0)
+		p.runAgain(cmp.Or(st.Reason, "its host went away"), "it starts again", now, 0)
 		return true
 	}
 	x := &p.Config.Extras

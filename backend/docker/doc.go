@@ -149,6 +149,10 @@
 // repeated. Repeating a call is safe, because names of containers and volumes follow from
 // the pod.
 //
+// Docker ends containers when it stops, unless it has live-restore. Such a pod is HostWent. Docker
+// tells of that as of a docker stop by somebody else, some seconds before it is gone, so the end of a
+// container that somebody else stops is shown 20 s later. With live-restore nothing is awaited.
+//
 // # Tested engines
 //
 // The tests of this package ran on these engines, on Linux 6 with cgroup version 1:

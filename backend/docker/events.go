@@ -28,9 +28,9 @@ func (r *Runtime) instanceFilters(more ...string) client.Filters {
 func (r *Runtime) watchEvents(ctx context.Context) {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
-	reported := false
+	reported, again := false, false
 	for {
-		err := r.streamEvents(ctx, func() { wait.Reset(); reported = false })
+		err := r.streamEvents(ctx, again, func() { wait.Reset(); reported, again = false, true })
 		if ctx.Err() != nil {
 			return
 		}
@@ -50,8 +50,8 @@ func (r *Runtime) watchEvents(ctx context.Context) {
 }
 
 // streamEvents handles events until the stream breaks. After it subscribes it inspects
-// every container, because earlier changes send no event.
-func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
+// every container, because earlier changes send no event. again: there was a stream before.
+func (r *Runtime) streamEvents(ctx context.Context, again bool, found func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := r.api.Events(ctx, client.EventsListOptions{Filters: r.instanceFilters().Add("type", string(events.ContainerEventType))})
@@ -60,7 +60,10 @@ func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 		return err
 	default:
 	}
-	if err := r.resync(ctx, true); err != nil {
+	if err := r.readLiveRestore(ctx); err != nil {
+		return err
+	}
+	if err := r.resync(ctx, true, again && r.endsPods.Load()); err != nil {
 		return err
 	}
 	found()
@@ -77,7 +80,7 @@ func (r *Runtime) streamEvents(ctx context.Context, found func()) error {
 		case err := <-stream.Err:
 			return err
 		case <-tick.C:
-			if err := r.resync(ctx, false); err != nil {
+			if err := r.resync(ctx, false, false); err != nil {
 				return err
 			}
 		}
@@ -90,22 +93,81 @@ func (r *Runtime) handleEvent(m events.Message) {
 	if action == "cleanup" && m.Actor.Attributes[labelPod] != "" { // Podman has deleted its network
 		r.noteIsolationBroken()
 	}
-	switch action {
-	case "start", "die", "died", "stop", "oom", "health_status", "destroy", "remove", "unpause", "restart":
-	default:
-		return
-	}
 	id := m.Actor.Attributes[labelPod]
 	if id == "" {
 		id = strings.TrimPrefix(m.Actor.Attributes["name"], "podyard-"+r.instance+"-")
+	}
+	switch action {
+	case "kill":
+		_, _ = r.pods.Call(id, (*pod).noteSignal)
+		return
+	case "start", "die", "died", "stop", "oom", "health_status", "destroy", "remove", "unpause", "restart":
+	default:
+		return
 	}
 	// A closed Runtime ignores events.
 	_, _ = r.pods.Call(id, func(p *pod) { p.queueRefresh() })
 }
 
+// readLiveRestore finds out whether containers end with the engine. Docker ends them when it stops, and after a
+// crash when it starts, unless it has live-restore. Podman is no process that containers need.
+func (r *Runtime) readLiveRestore(ctx context.Context) error {
+	if r.engine.podman {
+		return nil
+	}
+	answer, err := r.api.Info(ctx, client.InfoOptions{})
+	if err == nil {
+		r.endsPods.Store(!answer.Info.LiveRestoreEnabled)
+	}
+	return err
+}
+
+// engineEnd is how long an engine that stops may take from the signal to its containers until it is gone: its
+// shutdown-timeout is 15 s.
+const engineEnd = 20 * time.Second
+
+// noteSignal notes that the engine has sent a signal to the container.
+func (p *pod) noteSignal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signalled = time.Now()
+}
+
+// mayEndWithEngine reports whether a container that has ended may have been ended by an engine that stops. Docker
+// tells of such an end as of a docker stop by somebody else, before it is gone itself. Then the pod is looked at
+// again when the engine is back, or has not gone.
+func (p *pod) mayEndWithEngine() bool {
+	if p.rec.StopRequested || p.engineWent || !p.r.endsPods.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := engineEnd - time.Since(p.signalled)
+	if left <= 0 {
+		return false
+	}
+	if !p.awaitsEngine {
+		p.awaitsEngine = true
+		p.r.spawn(func(ctx context.Context) {
+			t := time.NewTimer(left)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+			}
+			p.mu.Lock()
+			p.awaitsEngine = false
+			p.mu.Unlock()
+			p.queueRefresh()
+		})
+	}
+	return true
+}
+
 // resync lists all containers and refreshes the pods whose state differs from the list, or
-// every pod if all is set. It returns after the refreshes.
-func (r *Runtime) resync(ctx context.Context, all bool) error {
+// every pod if all is set. It returns after the refreshes. engineWent: a container that has ended since the
+// last look has ended with the engine.
+func (r *Runtime) resync(ctx context.Context, all, engineWent bool) error {
 	list, err := r.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: r.instanceFilters()})
 	if err != nil {
 		return err
@@ -120,7 +182,7 @@ func (r *Runtime) resync(ctx context.Context, all bool) error {
 	err = r.pods.Meet(slices.Collect(maps.Keys(there)), r.newPod, func(id string, p *pod) {
 		if state, found := there[id]; all || p.needsRefresh(state, found) {
 			done := make(chan struct{})
-			if p.tryRefresh(func() { close(done) }) {
+			if p.tryRefresh(engineWent, func() { close(done) }) {
 				wait = append(wait, done)
 			}
 		}
@@ -149,11 +211,13 @@ func (p *pod) needsRefresh(state container.ContainerState, found bool) bool {
 
 // tryRefresh queues a refresh if the pod has no jobs. If it has, the last job will show the
 // state.
-func (p *pod) tryRefresh(done func()) bool {
+func (p *pod) tryRefresh(engineWent bool, done func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.removals == 0 && p.jobs.TryDo(p.r.lifetime(func(ctx context.Context) {
 		defer done()
+		p.engineWent = engineWent
+		defer func() { p.engineWent = false }()
 		p.refresh(ctx)
 	}))
 }

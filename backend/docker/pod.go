@@ -26,6 +26,8 @@ type pod struct {
 	startCancel      chan struct{}
 	deadline         time.Time     // when its container gets SIGKILL; zero: never
 	deadlineChanged  chan struct{} // closed when deadline gets earlier
+	signalled        time.Time     // when the engine last sent a signal to its container
+	awaitsEngine     bool          // a refresh follows engineEnd after signalled
 	changed          chan struct{} // closed at the next change; nil: no more changes, the pod is removed or the Runtime is closed
 
 	limits struct{ VCPU, Memory int } // copied from rec, for samples
@@ -35,6 +37,7 @@ type pod struct {
 
 	// Only jobs use the fields below.
 	rec        record
+	engineWent bool      // of the present refresh: a container that has ended has ended with the engine
 	unverified bool      // rec is from an earlier server, and was not compared with the engine yet
 	checked    time.Time // start time of the container whose health check runs here
 }

@@ -130,7 +130,7 @@ func (p *pod) updateFrom(c *container.InspectResponse) {
 	switch {
 	case c.State.Running:
 		p.running(c, &s)
-	case c.State.Status == container.StateCreated, s.Phase == pods.PhaseFailed, s.Phase == pods.PhaseExited:
+	case c.State.Status == container.StateCreated, s.Phase == pods.PhaseFailed, s.Phase == pods.PhaseExited, p.mayEndWithEngine():
 		return
 	default:
 		p.ended(c, &s)
@@ -158,8 +158,13 @@ const (
 func (p *pod) ended(c *container.InspectResponse, s *pods.ContainerState) {
 	s.Phase, s.Ports, s.IP, s.Started = pods.PhaseExited, nil, "", parseTime(c.State.StartedAt)
 	s.ExitCode, s.Stopped, s.Killed = c.State.ExitCode, p.rec.StopRequested, p.rec.Killed
-	if !s.Stopped && podhost.Rebooted(p.rec.Boot) {
+	switch {
+	case s.Stopped:
+	case podhost.Rebooted(p.rec.Boot):
 		s.HostWent, s.Stopped, s.Reason = true, true, "its host was restarted"
+		return
+	case p.engineWent:
+		s.HostWent, s.Stopped, s.Reason = true, true, "its engine was restarted"
 		return
 	}
 	// The engine says that some process of the container was killed for its memory. That need not

@@ -203,3 +203,40 @@ func BenchmarkCreateToUp(b *testing.B) {
 		})
 	}
 }
+
+// Without live-restore containers end with the engine: when it is stopped, and after a crash when it starts. Pods
+// whose users did not stop them are told apart from those that ended by themselves.
+func TestAPodThatEndedWithItsEngineSaysSo(t *testing.T) {
+	suite.SkipUnlessLong(t)
+	d := requireEngine(t, "dockerd")
+	restart := func(end func(), keeps bool) {
+		t.Helper()
+		end()
+		d.KeepsContainers(keeps)
+		if err := d.Start(); err != nil {
+			t.Fatalf("%v\n%s", err, d.Log())
+		}
+	}
+	restart(d.End, false)
+	t.Cleanup(func() { restart(d.End, true) })
+	rt := open(t, d, t.TempDir())
+	run := uint64(0)
+	for name, end := range map[string]func(){"stopped": d.End, "killed": d.Kill} {
+		run++
+		again := func(id string) pods.Spec { s := spec(id, program("run")); s.Run = run; return s }
+		up(t, rt, again("stays"))
+		up(t, rt, again("stopped"))
+		if err := rt.Stop(t.Context(), "stopped", 0); err != nil {
+			t.Fatal(err)
+		}
+		await(t, rt, "stopped", "end", phase(pods.PhaseExited))
+		restart(end, false)
+		got := await(t, rt, "stays", "end", phase(pods.PhaseExited))
+		if !got.HostWent || got.Reason != "its engine was restarted" {
+			t.Errorf("%s: a pod that ended with its engine is %+v, want HostWent with the reason", name, got)
+		}
+		if got := await(t, rt, "stopped", "end", phase(pods.PhaseExited)); got.HostWent {
+			t.Errorf("%s: a pod that had been stopped is %+v, want no HostWent", name, got)
+		}
+	}
+}

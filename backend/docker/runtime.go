@@ -48,6 +48,7 @@ type Runtime struct {
 	missing         []string    // what Missing returns
 	isolationBroken atomic.Bool // see repairIsolation
 	gatewayAdded    atomic.Bool // Gateway added its address
+	endsPods        atomic.Bool // containers end with the engine; see readLiveRestore
 	work            sync.WaitGroup
 	// lifetime gives f a context that Close cancels.
 	lifetime func(f func(ctx context.Context)) func()
@@ -94,7 +95,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 		end()
 		return nil, errors.Join(fmt.Errorf("docker: open %q: %w", dir, err), r.api.Close())
 	}
-	if err := r.resync(ctx, true); err != nil {
+	if err := r.resync(ctx, true, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
 	if err := r.sweepBridges(ctx); err != nil {
@@ -200,7 +201,7 @@ func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if err := r.pods.Closed(); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
-	if err := r.resync(ctx, false); err != nil {
+	if err := r.resync(ctx, false, false); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
 	var states []pods.ContainerState

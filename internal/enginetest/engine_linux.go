@@ -285,6 +285,18 @@ func (e *Engine) Kill() {
 	_ = os.Remove(filepath.Join(e.dir, "pid"))
 }
 
+// KeepsContainers says whether the containers of dockerd go on without it from its next start on (live-restore),
+// which is how it is started at first.
+func (e *Engine) KeepsContainers(do bool) {
+	e.argv = slices.DeleteFunc(e.argv, func(arg string) bool { return arg == "--live-restore" })
+	if do {
+		e.argv = append(e.argv, "--live-restore")
+	}
+}
+
+// End ends the engine as a service manager does.
+func (e *Engine) End() { e.stop() }
+
 // stop stops the engine. The reaper deletes what it leaves.
 func (e *Engine) stop() {
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
