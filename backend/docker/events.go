@@ -63,7 +63,10 @@ func (r *Runtime) streamEvents(ctx context.Context, again bool, found func()) er
 	if err := r.readLiveRestore(ctx); err != nil {
 		return err
 	}
-	if err := r.resync(ctx, true, again && r.endsPods.Load()); err != nil {
+	if again && r.endsPods.Load() {
+		r.engineRuns.Add(1)
+	}
+	if err := r.resync(ctx, true); err != nil {
 		return err
 	}
 	found()
@@ -80,7 +83,7 @@ func (r *Runtime) streamEvents(ctx context.Context, again bool, found func()) er
 		case err := <-stream.Err:
 			return err
 		case <-tick.C:
-			if err := r.resync(ctx, false, false); err != nil {
+			if err := r.resync(ctx, false); err != nil {
 				return err
 			}
 		}
@@ -126,6 +129,10 @@ func (r *Runtime) readLiveRestore(ctx context.Context) error {
 // shutdown-timeout is 15 s.
 const engineEnd = 20 * time.Second
 
+// engineWent reports whether the engine has been restarted, with the end of its containers, since the
+// container of p was started or last seen running.
+func (p *pod) engineWent() bool { return p.engineRun < p.r.engineRuns.Load() }
+
 // noteSignal notes that the engine has sent a signal to the container.
 func (p *pod) noteSignal() {
 	p.mu.Lock()
@@ -137,7 +144,7 @@ func (p *pod) noteSignal() {
 // tells of such an end as of a docker stop by somebody else, before it is gone itself. Then the pod is looked at
 // again when the engine is back, or has not gone.
 func (p *pod) mayEndWithEngine() bool {
-	if p.rec.StopRequested || p.engineWent || !p.r.endsPods.Load() {
+	if p.rec.StopRequested || p.engineWent() || !p.r.endsPods.Load() {
 		return false
 	}
 	p.mu.Lock()
@@ -146,8 +153,8 @@ func (p *pod) mayEndWithEngine() bool {
 	if left <= 0 {
 		return false
 	}
-	if !p.awaitsEngine {
-		p.awaitsEngine = true
+	if p.lookAgain.IsZero() {
+		p.lookAgain = p.signalled.Add(engineEnd)
 		p.r.spawn(func(ctx context.Context) {
 			t := time.NewTimer(left)
 			defer t.Stop()
@@ -156,7 +163,7 @@ func (p *pod) mayEndWithEngine() bool {
 			case <-ctx.Done():
 			}
 			p.mu.Lock()
-			p.awaitsEngine = false
+			p.lookAgain = time.Time{}
 			p.mu.Unlock()
 			p.queueRefresh()
 		})
@@ -165,9 +172,8 @@ func (p *pod) mayEndWithEngine() bool {
 }
 
 // resync lists all containers and refreshes the pods whose state differs from the list, or
-// every pod if all is set. It returns after the refreshes. engineWent: a container that has ended since the
-// last look has ended with the engine.
-func (r *Runtime) resync(ctx context.Context, all, engineWent bool) error {
+// every pod if all is set. It returns after the refreshes.
+func (r *Runtime) resync(ctx context.Context, all bool) error {
 	list, err := r.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: r.instanceFilters()})
 	if err != nil {
 		return err
@@ -182,7 +188,7 @@ func (r *Runtime) resync(ctx context.Context, all, engineWent bool) error {
 	err = r.pods.Meet(slices.Collect(maps.Keys(there)), r.newPod, func(id string, p *pod) {
 		if state, found := there[id]; all || p.needsRefresh(state, found) {
 			done := make(chan struct{})
-			if p.tryRefresh(engineWent, func() { close(done) }) {
+			if p.tryRefresh(func() { close(done) }) {
 				wait = append(wait, done)
 			}
 		}
@@ -211,13 +217,11 @@ func (p *pod) needsRefresh(state container.ContainerState, found bool) bool {
 
 // tryRefresh queues a refresh if the pod has no jobs. If it has, the last job will show the
 // state.
-func (p *pod) tryRefresh(engineWent bool, done func()) bool {
+func (p *pod) tryRefresh(done func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.removals == 0 && p.jobs.TryDo(p.r.lifetime(func(ctx context.Context) {
 		defer done()
-		p.engineWent = engineWent
-		defer func() { p.engineWent = false }()
 		p.refresh(ctx)
 	}))
 }

@@ -27,7 +27,7 @@ type pod struct {
 	deadline         time.Time     // when its container gets SIGKILL; zero: never
 	deadlineChanged  chan struct{} // closed when deadline gets earlier
 	signalled        time.Time     // when the engine last sent a signal to its container
-	awaitsEngine     bool          // a refresh follows engineEnd after signalled
+	lookAgain        time.Time     // when a refresh follows because of mayEndWithEngine; zero: none does
 	changed          chan struct{} // closed at the next change; nil: no more changes, the pod is removed or the Runtime is closed
 
 	limits struct{ VCPU, Memory int } // copied from rec, for samples
@@ -37,13 +37,13 @@ type pod struct {
 
 	// Only jobs use the fields below.
 	rec        record
-	engineWent bool      // of the present refresh: a container that has ended has ended with the engine
+	engineRun  uint64    // Runtime.engineRuns when the container was started, or last seen running
 	unverified bool      // rec is from an earlier server, and was not compared with the engine yet
 	checked    time.Time // start time of the container whose health check runs here
 }
 
 func (r *Runtime) newPod(id string) *pod {
-	return &pod{r: r, id: id, jobs: podhost.Queue{Go: r.work.Go}, deadlineChanged: make(chan struct{}), changed: make(chan struct{})}
+	return &pod{r: r, id: id, engineRun: r.engineRuns.Load(), jobs: podhost.Queue{Go: r.work.Go}, deadlineChanged: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // do queues a job. Close cancels its context. It is dropped if the pod has been removed when its turn

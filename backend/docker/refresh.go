@@ -141,6 +141,7 @@ func (p *pod) updateFrom(c *container.InspectResponse) {
 }
 
 func (p *pod) running(c *container.InspectResponse, s *pods.ContainerState) {
+	p.engineRun = p.r.engineRuns.Load()
 	s.Started, s.Reason, s.ExitCode, s.Stopped, s.OOM = parseTime(c.State.StartedAt), "", 0, false, false
 	s.Ports, s.IP = podhost.Mapping(cmp.Or(p.rec.Host, "127.0.0.1"), p.rec.Publication, p.rec.RequestedPorts, p.rec.Ports), p.address(c)
 	p.rec.Healthy = p.rec.Healthy || p.healthy(c)
@@ -163,7 +164,7 @@ func (p *pod) ended(c *container.InspectResponse, s *pods.ContainerState) {
 	case podhost.Rebooted(p.rec.Boot):
 		s.HostWent, s.Stopped, s.Reason = true, true, "its host was restarted"
 		return
-	case p.engineWent:
+	case p.engineWent():
 		s.HostWent, s.Stopped, s.Reason = true, true, "its engine was restarted"
 		return
 	}

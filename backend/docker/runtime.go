@@ -44,11 +44,12 @@ type Runtime struct {
 	images   *pulledImages
 	// firewall is nil where rules cannot be set. Only the holder of networkTable.acquire uses it.
 	firewall        *firewall.Table
-	gateway         netip.Addr  // the address that Gateway returns; invalid: there is none
-	missing         []string    // what Missing returns
-	isolationBroken atomic.Bool // see repairIsolation
-	gatewayAdded    atomic.Bool // Gateway added its address
-	endsPods        atomic.Bool // containers end with the engine; see readLiveRestore
+	gateway         netip.Addr    // the address that Gateway returns; invalid: there is none
+	missing         []string      // what Missing returns
+	isolationBroken atomic.Bool   // see repairIsolation
+	gatewayAdded    atomic.Bool   // Gateway added its address
+	endsPods        atomic.Bool   // containers end with the engine; see readLiveRestore
+	engineRuns      atomic.Uint64 // how often the engine came back after containers could have ended with it
 	work            sync.WaitGroup
 	// lifetime gives f a context that Close cancels.
 	lifetime func(f func(ctx context.Context)) func()
@@ -95,7 +96,7 @@ func Open(ctx context.Context, dir string, opts *Options) (*Runtime, error) {
 		end()
 		return nil, errors.Join(fmt.Errorf("docker: open %q: %w", dir, err), r.api.Close())
 	}
-	if err := r.resync(ctx, true, false); err != nil {
+	if err := r.resync(ctx, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: open: %w", err), r.Close(ctx))
 	}
 	if err := r.sweepBridges(ctx); err != nil {
@@ -201,7 +202,7 @@ func (r *Runtime) List(ctx context.Context) ([]pods.ContainerState, error) {
 	if err := r.pods.Closed(); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
-	if err := r.resync(ctx, false, false); err != nil {
+	if err := r.resync(ctx, false); err != nil {
 		return nil, fmt.Errorf("docker: list: %w", err)
 	}
 	var states []pods.ContainerState

@@ -53,7 +53,7 @@ func (p *pod) start(ctx context.Context, s pods.Spec, halted <-chan struct{}) {
 	p.rec.State = pods.ContainerState{PodID: p.id, Gen: s.Gen, Run: s.Run, Phase: pods.PhasePulling}
 	p.rec.Starting, p.rec.StartCanceled, p.rec.StopRequested, p.rec.Healthy = true, false, false, false
 	p.rec.VCPU, p.rec.Memory, p.rec.RequestedPorts, p.rec.Killed = s.VCPU, s.Memory, s.Ports, false
-	p.rec.Boot = podhost.BootID()
+	p.rec.Boot, p.engineRun = podhost.BootID(), p.r.engineRuns.Load()
 	p.save()
 	err := p.launch(ctx, s, halted)
 	switch {
