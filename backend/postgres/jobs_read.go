@@ -419,7 +419,7 @@ const sqlCountPrefix = sqlCountJobs + ` AND j.id >= $5 AND ($6::bytea IS NULL OR
 // Count implements queue.Counter.
 func (q *Jobs) Count(ctx context.Context, now queue.Instant, lq queue.ListQuery) (n int, err error) {
 	if len(lq.IDs) > 0 || len(lq.Status) == 1 && lq.Status[0] == queue.InProgress {
-		lq.Before, lq.Limit = 0, 0
+		lq.Before, lq.Offset, lq.Limit = 0, 0, 0
 		for _, err := range q.List(ctx, now, lq) {
 			if err != nil {
 				return 0, err

@@ -153,6 +153,28 @@ func readCases() []QueueCase {
 				q.Status = []queue.Status{queue.Failed}
 				k.wantEqual("List of FAILED", []queue.JobID(nil), k.list(q))
 			}),
+		rule("CountCountsWhatNoPageShows",
+			"Count counts all jobs that List selects, whatever the page begins with and has, if the queue is a Counter",
+			func(k *fixture) {
+				counter, ok := unwrap.As[queue.Counter](k.q)
+				if !ok {
+					k.Skip("the queue is no queue.Counter")
+				}
+				jobs := k.addN(5)
+				k.claim(k.slot("w", 3))
+				for _, status := range [][]queue.Status{nil, {queue.InQueue}, {queue.InProgress}, {queue.InQueue, queue.InProgress}} {
+					q := queue.ListQuery{Endpoint: echo, Status: status}
+					want := len(k.list(q))
+					for _, q.IDs = range [][]queue.JobID{nil, {jobs[0].ID, jobs[1].ID, jobs[2].ID, jobs[3].ID, jobs[4].ID}} {
+						q.Before, q.Offset, q.Limit = jobs[1].Seq, 2, 1
+						n, err := counter.Count(k.Context(), k.now, q)
+						if err != nil {
+							k.Fatal(err)
+						}
+						k.wantEqual(fmt.Sprintf("Count of %+v", q), want, n)
+					}
+				}
+			}),
 		rule("DeletedByItsUser",
 			"OpDelete removes a job that has ended, with its results; the counters stay. Another job is not removed",
 			func(k *fixture) {
