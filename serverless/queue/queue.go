@@ -354,7 +354,7 @@ type Stats struct {
 	ReadyLow  int64 // the part of Ready that has low priority
 	Blocked   int64 // the jobs that are ready, but not part of Ready, because of the Rules
 	// Free is when a job that a rate or a Hold keeps from starting may start, at the earliest; 0: there is none. A queue may
-	// return an earlier instant, but none that has passed.
+	// return an earlier instant, but none that has passed, and leave out jobs that a limit keeps from starting, too.
 	Free      Instant
 	Running   int64
 	Completed int64 // Completed, Failed and Retried are totals and include deleted jobs

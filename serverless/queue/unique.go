@@ -57,7 +57,8 @@ var ErrKeyTaken = problem.New(problem.Conflict, "another job holds the unique ke
 // webhooks and dead letters of its earlier runs have its input.
 var ErrReplaced = problem.New(problem.Conflict, "the queued job with this unique key was retried, and cannot be replaced: cancel it, or wait for its end")
 
-// A TakenError is the error of an Enqueue, or of OpRetry, of a job whose key another one holds.
+// A TakenError is the error of an Enqueue, or of OpRetry, of a job whose key another one holds. Of several jobs
+// whose keys are taken it names one.
 type TakenError struct{ Ref Ref } // the job that holds the key
 
 // Error implements error.

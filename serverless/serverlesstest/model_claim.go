@@ -135,12 +135,17 @@ func useOf(live []*modelJob) map[modelUser]*modelUse {
 	return use
 }
 
+// places is how many more jobs of u may run beside those that do.
+func (u modelUser) places(r queue.Rules, running int) int {
+	if limit := [...]int{r.Total, r.PerUser, r.KeyLimit(u.key)}[u.what]; limit > 0 {
+		return max(limit-running, 0)
+	}
+	return math.MaxInt
+}
+
 // room is how many more jobs of u may run, by their number and by the rates.
 func (m *Model) room(endpoint string, r queue.Rules, u modelUser, running int, now queue.Instant) int {
-	n := math.MaxInt
-	if limit := [...]int{r.Total, r.PerUser, r.KeyLimit(u.key)}[u.what]; limit > 0 {
-		n = max(limit-running, 0)
-	}
+	n := u.places(r, running)
 	if rate := rateOf(r, u); rate.Limit > 0 {
 		n = min(n, m.buckets[modelBucket{endpoint, u}].Room(rate, now))
 	}

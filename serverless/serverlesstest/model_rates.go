@@ -74,18 +74,23 @@ func (m *Model) hold(j *modelJob, h queue.Hold) {
 	}
 }
 
-// free is when the first of the jobs that a rate or a worker holds may start; 0: there is none.
+// free is when the first of the jobs that only a rate or a worker holds may start; 0: there is none.
 func (m *Model) free(live []*modelJob, r queue.Rules, now queue.Instant) (first queue.Instant) {
+	use := useOf(live)
 	for _, j := range live {
 		if r.Paused || !isReady(j) {
 			continue
 		}
 		var held queue.Held
+		limited := false
 		for _, u := range usersOf(j) {
 			n := modelBucket{j.Endpoint, u}
+			limited = limited || u.places(r, use[u].running) == 0
 			held = held.Longer("", m.buckets[n], rateOf(r, u), now).LongerHold(m.holds[n], &r, now)
 		}
-		first = queue.Sooner(first, held.Until)
+		if !limited {
+			first = queue.Sooner(first, held.Until)
+		}
 	}
 	return first
 }

@@ -79,17 +79,38 @@ func (w *walker) changeRules(context.Context) error {
 			*limit = 1 + w.Draw(1+w.Draw(w.Batch))
 		}
 	}
-	if _, forgets := w.Queue.(Reopened); !forgets && w.Draw(2) == 0 {
+	_, forgets := w.Queue.(Reopened)
+	rated := !forgets && w.Draw(2) == 0
+	if rated {
 		for _, rate := range []*queue.Rate{&r.Rate, &r.PerKeyRate, &r.PerUserRate} {
-			if w.Draw(2) == 0 {
-				*rate = queue.Rate{Limit: 1 + w.Draw(6), Per: time.Duration(1+w.Draw(10)) * time.Second}
+			*rate = w.rate()
+		}
+	}
+	if w.Draw(3) == 0 {
+		keys := queue.KeyRules{}
+		for _, name := range []string{"k", "l"} {
+			rule := queue.KeyRule{PerKey: w.Draw(4)}
+			if rated {
+				rule.Rate = w.rate()
+			}
+			if rule != (queue.KeyRule{}) {
+				keys[name] = rule
 			}
 		}
+		r.Keys = &keys
 	}
 	r.HoldsSince = w.lifted[endpoint]
 	r.Ageing = [...]time.Duration{0, time.Millisecond, time.Second, time.Minute}[w.Draw(4)]
 	w.rules[endpoint] = r
 	return nil
+}
+
+// rate draws a rate, or none.
+func (w *walker) rate() queue.Rate {
+	if w.Draw(2) == 0 {
+		return queue.Rate{}
+	}
+	return queue.Rate{Limit: 1 + w.Draw(6), Per: time.Duration(1+w.Draw(10)) * time.Second}
 }
 
 // priority draws a priority, mostly the default.
@@ -145,7 +166,11 @@ func (w *walker) enqueue(ctx context.Context, jobs []queue.Job) error {
 	}
 	_, _, err := compareBoth(w, "Enqueue", func(q queue.JobQueue) ([]queue.Job, error) {
 		mine := append([]queue.Job(nil), jobs...)
-		if err := q.Enqueue(ctx, mine); err != nil {
+		err := q.Enqueue(ctx, mine)
+		if len(jobs) > 1 && errors.Is(err, queue.ErrKeyTaken) {
+			err = queue.ErrKeyTaken // which one of the keys that are taken is not said
+		}
+		if err != nil {
 			return nil, err // whether the jobs have got their sizes is not said
 		}
 		for i := 1; i < len(mine); i++ {

@@ -204,8 +204,8 @@ func (w *walker) compareEndpoint(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	if got, want := stats.Free, model.Free; got > want || want > 0 && got <= w.now {
-		return fmt.Errorf("Stats: Free is %d, want at most %d, and later than %d", got, want, w.now)
+	if got, want := stats.Free, model.Free; want > 0 && (got == 0 || got > want) || got > 0 && got <= w.now {
+		return fmt.Errorf("Stats: Free is %d, want at most %d, and later than %d, with the rules %+v", got, want, w.now, w.rules[endpoint])
 	}
 	all, err := w.compareList(ctx, queue.ListQuery{Endpoint: endpoint})
 	if err != nil {
