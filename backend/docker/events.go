@@ -60,10 +60,11 @@ func (r *Runtime) streamEvents(ctx context.Context, again bool, found func()) er
 		return err
 	default:
 	}
+	ended := r.endsPods.Load() // the engine that was there before; live-restore may have been changed since
 	if err := r.readLiveRestore(ctx); err != nil {
 		return err
 	}
-	if again && r.endsPods.Load() {
+	if again && (ended || r.endsPods.Load()) {
 		r.engineRuns.Add(1)
 	}
 	if err := r.resync(ctx, true); err != nil {
