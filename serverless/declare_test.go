@@ -73,6 +73,35 @@ func TestADeclaredScheduleNeedsNoKey(t *testing.T) {
 	})
 }
 
+// Otherwise what somebody has put into it would go on when the key is gone with which they did.
+func TestADeclaredScheduleWhoseJobsSomebodyHasChangedNeedsAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard(t)
+		may := true
+		y.mayRun = func(context.Context, string, string) (bool, error) { return may, nil }
+		s, _ := y.server()
+		always := func(r *schedules.Settings) { r.Overlap = new(schedules.OverlapAllow) }
+		v := declare(t, s, "hourly", always)
+		update := func(r schedules.Settings) {
+			t.Helper()
+			if _, err := s.Schedules().Update(t.Context(), "alice", "echo", v.ID, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		update(schedules.Settings{Run: []byte(`{"input":{"mine":true}}`)})
+		time.Sleep(90 * time.Minute)
+		may = false // the key is deleted
+		time.Sleep(time.Hour)
+		wantOutcomes(t, s, v.ID, "01:00 submitted", "02:00 refused")
+		declare(t, s, "hourly", always) // the program starts again
+		time.Sleep(time.Hour)
+		wantOutcomes(t, s, v.ID, "01:00 submitted", "02:00 refused", "03:00 submitted")
+		update(schedules.Settings{Cron: new("30 * * * *")}) // what its jobs do is the program's still
+		time.Sleep(time.Hour)
+		wantOutcomes(t, s, v.ID, "01:00 submitted", "02:00 refused", "03:00 submitted", "04:30 submitted")
+	})
+}
+
 func TestADeclarationReplacesTheSettingsOfTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t)

@@ -60,10 +60,11 @@ func (r *Runtime) streamEvents(ctx context.Context, again bool, found func()) er
 		return err
 	default:
 	}
+	ended := r.endsPods.Load() // the engine that was there before; live-restore may have been changed since
 	if err := r.readLiveRestore(ctx); err != nil {
 		return err
 	}
-	if again && r.endsPods.Load() {
+	if again && (ended || r.endsPods.Load()) {
 		r.engineRuns.Add(1)
 	}
 	if err := r.resync(ctx, true); err != nil {
@@ -102,7 +103,7 @@ func (r *Runtime) handleEvent(m events.Message) {
 	}
 	switch action {
 	case "kill":
-		_, _ = r.pods.Call(id, (*pod).noteSignal)
+		_, _ = r.pods.Call(id, func(p *pod) { p.noteSignal(time.Unix(0, m.TimeNano)) })
 		return
 	case "start", "die", "died", "stop", "oom", "health_status", "destroy", "remove", "unpause", "restart":
 	default:
@@ -133,24 +134,24 @@ const engineEnd = 20 * time.Second
 // container of p was started or last seen running.
 func (p *pod) engineWent() bool { return p.engineRun < p.r.engineRuns.Load() }
 
-// noteSignal notes that the engine has sent a signal to the container.
-func (p *pod) noteSignal() {
+// noteSignal notes that the engine has sent a signal to the container, at an instant of its clock.
+func (p *pod) noteSignal(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signalled = time.Now()
+	p.signalled, p.signalledAt = time.Now(), at
 }
 
 // mayEndWithEngine reports whether a container that has ended may have been ended by an engine that stops. Docker
 // tells of such an end as of a docker stop by somebody else, before it is gone itself. Then the pod is looked at
-// again when the engine is back, or has not gone.
-func (p *pod) mayEndWithEngine() bool {
+// again when the engine is back, or has not gone. A signal that ended an earlier run says nothing of this one.
+func (p *pod) mayEndWithEngine(c *container.InspectResponse) bool {
 	if p.rec.StopRequested || p.engineWent() || !p.r.endsPods.Load() {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left := engineEnd - time.Since(p.signalled)
-	if left <= 0 {
+	if left <= 0 || p.signalledAt.Before(parseTime(c.State.StartedAt)) {
 		return false
 	}
 	if p.lookAgain.IsZero() {

@@ -27,6 +27,7 @@ type pod struct {
 	deadline         time.Time     // when its container gets SIGKILL; zero: never
 	deadlineChanged  chan struct{} // closed when deadline gets earlier
 	signalled        time.Time     // when the engine last sent a signal to its container
+	signalledAt      time.Time     // the same by the clock of the engine
 	lookAgain        time.Time     // when a refresh follows because of mayEndWithEngine; zero: none does
 	changed          chan struct{} // closed at the next change; nil: no more changes, the pod is removed or the Runtime is closed
 

@@ -130,7 +130,7 @@ func (p *pod) updateFrom(c *container.InspectResponse) {
 	switch {
 	case c.State.Running:
 		p.running(c, &s)
-	case c.State.Status == container.StateCreated, s.Phase == pods.PhaseFailed, s.Phase == pods.PhaseExited, p.mayEndWithEngine():
+	case c.State.Status == container.StateCreated, s.Phase == pods.PhaseFailed, s.Phase == pods.PhaseExited, p.mayEndWithEngine(c):
 		return
 	default:
 		p.ended(c, &s)

@@ -220,9 +220,12 @@ func TestAPodThatEndedWithItsEngineSaysSo(t *testing.T) {
 	restart(d.End, false)
 	t.Cleanup(func() { restart(d.End, true) })
 	rt := open(t, d, t.TempDir())
-	run := uint64(0)
-	for name, end := range map[string]func(){"stopped": d.End, "killed": d.Kill} {
-		run++
+	for i, tt := range []struct {
+		name  string
+		end   func()
+		keeps bool // from its next start on
+	}{{"stopped", d.End, false}, {"killed", d.Kill, false}, {"stopped, to be started with live-restore", d.End, true}} {
+		run := uint64(i + 1)
 		again := func(id string) pods.Spec { s := spec(id, program("run")); s.Run = run; return s }
 		up(t, rt, again("stays"))
 		up(t, rt, again("stopped"))
@@ -230,13 +233,13 @@ func TestAPodThatEndedWithItsEngineSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, rt, "stopped", "end", phase(pods.PhaseExited))
-		restart(end, false)
+		restart(tt.end, tt.keeps)
 		got := await(t, rt, "stays", "end", phase(pods.PhaseExited))
 		if !got.HostWent || got.Reason != "its engine was restarted" {
-			t.Errorf("%s: a pod that ended with its engine is %+v, want HostWent with the reason", name, got)
+			t.Errorf("%s: a pod that ended with its engine is %+v, want HostWent with the reason", tt.name, got)
 		}
 		if got := await(t, rt, "stopped", "end", phase(pods.PhaseExited)); got.HostWent {
-			t.Errorf("%s: a pod that had been stopped is %+v, want no HostWent", name, got)
+			t.Errorf("%s: a pod that had been stopped is %+v, want no HostWent", tt.name, got)
 		}
 	}
 }

@@ -94,7 +94,6 @@ func TestTheNewestRecordsOfBothKindsComeFirst(t *testing.T) {
 	})
 }
 
-// So before is a cursor.
 func TestRecordsSinceAnInstantAreFoundAlsoBehindAClockThatWasSetBack(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, nil)
@@ -110,6 +109,7 @@ func TestRecordsSinceAnInstantAreFoundAlsoBehindAClockThatWasSetBack(t *testing.
 	}
 }
 
+// So before is a cursor.
 func TestNoTwoRecordsHaveTheSameTime(t *testing.T) {
 	trails(t, func(t *testing.T, a audit.Trail) {
 		suite.Together(50, func(i int) { a.Record(change(0, fmt.Sprint("u", i))) })

@@ -16,7 +16,8 @@ const MaxName = 128
 // Declare makes a schedule of owner on an endpoint, or changes the one that was declared with this
 // name to match r: for a program that has its schedules in its source. However many copies of the
 // program declare it, there is one schedule, and one job for each instant. A declaration that changes
-// nothing does not write. Its jobs need no key of the owner, as those of Create do.
+// nothing does not write. Its jobs need no key of the owner, as those of Create do, unless Update has
+// changed what they do: then they are refused without one, until the schedule is declared again.
 //
 // Absent settings get the defaults of Create, but a schedule stays disabled until r.Enabled says
 // otherwise: an operator may have disabled it. A schedule that the program declares no longer goes on;
@@ -52,10 +53,14 @@ func (s *Service) declare(ctx context.Context, v Schedule, r *Settings) (Schedul
 			err = s.add(ctx, v)
 			old = v
 		case err == nil:
-			if !r.settle(v).changes(old) {
+			if !old.Edited && !r.settle(v).changes(old) {
 				return old, nil
 			}
-			old, err = s.store.Update(ctx, v.ID, func(old *Schedule) error { r.settle(v).change(old, v.Created); return nil })
+			old, err = s.store.Update(ctx, v.ID, func(old *Schedule) error {
+				r.settle(v).change(old, v.Created)
+				old.Edited = false
+				return nil
+			})
 		}
 		if err == nil {
 			return old, nil

@@ -244,7 +244,10 @@ func (s *Service) submit(ctx context.Context, v *Schedule, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if !may {
+	switch {
+	case !may && v.Name != "":
+		return s.record(ctx, v, Outcome{At: at, Decision: Refused, Detail: "run is not that of the program which declares the schedule, and the owner has no valid key that may run jobs on this endpoint"})
+	case !may:
 		return s.disable(ctx, v, at, "the owner has no valid key that may run jobs on this endpoint; enable the schedule when there is one")
 	}
 	_, err = s.jobs.Submit(ctx, v.firing(at))
@@ -260,9 +263,10 @@ func (s *Service) submit(ctx context.Context, v *Schedule, at time.Time) error {
 	return s.record(ctx, v, Outcome{At: at, Decision: Refused, Detail: problem.Of(err).Detail})
 }
 
-// mayRun reports whether a schedule may submit jobs. A declared one is the program's own and needs no key.
+// mayRun reports whether a schedule may submit jobs. A declared one is the program's own and needs no key,
+// unless somebody has changed what its jobs do: that would go on when the key that did it is gone.
 func (s *Service) mayRun(ctx context.Context, v *Schedule) (bool, error) {
-	if v.Name != "" {
+	if v.Name != "" && !v.Edited {
 		return true, nil
 	}
 	return s.jobs.MayRun(ctx, v.Owner, v.Endpoint)

@@ -100,6 +100,11 @@ func (r *Settings) change(s *Schedule, now time.Time) {
 	}
 }
 
+// changesRun reports whether r would change what the jobs of a schedule do.
+func (r *Settings) changesRun(s *Schedule) bool {
+	return r.Run != nil && (string(r.Run) != string(s.Run) || string(r.Secret) != string(s.Secret))
+}
+
 func set[T any](to *T, v *T) {
 	if v != nil {
 		*to = *v

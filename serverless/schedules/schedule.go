@@ -52,6 +52,7 @@ type Schedule struct {
 	Owner    string
 	Endpoint string
 	Created  time.Time
+	Edited   bool `json:",omitempty"` // Run of a declared one is not the program's: Update has changed it
 
 	Cron     string
 	TimeZone string // a name that cron.Zone knows

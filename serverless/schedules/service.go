@@ -213,7 +213,11 @@ func (s *Service) Update(ctx context.Context, owner, endpoint, id string, r Sett
 		return Schedule{}, err
 	}
 	now := s.now()
-	v, err := s.store.Update(ctx, id, func(v *Schedule) error { r.change(v, now); return nil })
+	v, err := s.store.Update(ctx, id, func(v *Schedule) error {
+		v.Edited = v.Edited || v.Name != "" && r.changesRun(v)
+		r.change(v, now)
+		return nil
+	})
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedules: update %q: %w", id, err)
 	}

@@ -76,10 +76,12 @@ func (o *Options) owning(do func() error) error {
 	if err != nil {
 		return err
 	}
+	defer data.close()
 	backup, err := owned(o.Backup)
 	if err != nil {
 		return err
 	}
+	defer backup.close()
 	err = do()
 	err = errors.Join(err, data.keep(nil))
 	if backup == nil {

@@ -206,11 +206,13 @@ func (s *Settings) Finish() (err error) {
 // is this server's own.
 func (s *Settings) splitData() error {
 	if !config.IsDatabase(s.Data) {
+		instead := s.Given["data"] && !s.byEnv["data"] // of the database that the environment may name
 		for _, name := range []string{"local", "name", "peer-url"} {
-			if s.Given[name] {
+			if s.Given[name] && !(instead && s.byEnv[name]) {
 				return fmt.Errorf("%s: is for a database: -data postgres://USER@HOST/DB", s.flag(name))
 			}
 		}
+		s.Local, s.Name, s.PeerURL = "", "", ""
 		return nil
 	}
 	if err := config.CheckName(s.Name); err != nil {

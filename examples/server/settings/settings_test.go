@@ -130,6 +130,22 @@ func TestACommandTakesNoValueOfAFlagThatItHasNot(t *testing.T) {
 	}
 }
 
+// As with the environment of the Debian package and another directory.
+func TestADirectoryOfAFlagLeavesOutWhatTheEnvironmentSaysOfADatabase(t *testing.T) {
+	t.Parallel()
+	env := environment("PODYARD_DATA=postgres://db.example/x", "PODYARD_NAME=one", "PODYARD_LOCAL=/srv/local", "PODYARD_PEER_URL=https://a.example")
+	s, err := settings.Parse([]string{"server", "-data", "/srv/data"}, env, nil)
+	if err != nil || s.Data != "/srv/data" || s.Name+s.Local+s.PeerURL != "" {
+		t.Errorf("%+v, %v: want the directory, and nothing of the database", s, err)
+	}
+	if _, err := settings.Parse([]string{"server", "-data", "/srv/data", "-name", "two"}, env, nil); err == nil || !strings.HasPrefix(err.Error(), "-name: is for a database") {
+		t.Errorf("a flag for a database beside a directory: %v", err)
+	}
+	if _, err := settings.Parse([]string{"server"}, environment("PODYARD_DATA=/srv/data", "PODYARD_NAME=one"), nil); err == nil || !strings.HasPrefix(err.Error(), "PODYARD_NAME: is for a database") {
+		t.Errorf("an environment that names a directory and a server of a database: %v", err)
+	}
+}
+
 func TestTheHelpShowsTheDefaultsAndNoValueOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
