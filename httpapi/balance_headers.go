@@ -84,18 +84,24 @@ func (p *proxied) pass(h http.Header, in part) {
 		if len(link) > 0 {
 			h["Link"] = link
 		}
-	case trailerPart: // a client that adds trailers to the headers must find nothing there that decides how it takes the answer
-		for name := range h {
-			if originHeaders[name] != "" || name == workerHeader || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "Access-Control-") {
-				delete(h, name)
-			}
-		}
+	case trailerPart:
+		fromTrailer(h)
 		return
 	case headPart:
 		h.Set(workerHeader, string(p.lease.Target().Worker.ID))
 	}
 	if p.place.prefix != "" {
 		sandbox(h)
+	}
+}
+
+// fromTrailer removes trailers: a client that adds trailers to the headers must find nothing there that decides
+// how it takes the answer.
+func fromTrailer(h http.Header) {
+	for name := range h {
+		if originHeaders[name] != "" || name == workerHeader || strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "Access-Control-") {
+			delete(h, name)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/maphash"
 	"io"
 	"math"
 	"net/http"
@@ -34,6 +36,7 @@ const (
 	maxFilesBytes   = 64 << 30
 	maxFilesEntries = 1_000_000
 	maxFilesTime    = time.Hour
+	maxFilesName    = 4 << 10 // bytes of a name in an archive; no kernel takes a longer path
 	maxFilesError   = 4 << 10 // bytes of what tar says
 
 	maxTerminalFrame = 64 << 10
@@ -506,7 +509,7 @@ func (b *steadyBody) Read(to []byte) (int, error) {
 // its directory.
 func checkTar(from io.Reader, to io.Writer) error {
 	in, out := tar.NewReader(from), tar.NewWriter(to)
-	links := map[string]bool{}
+	links := newTarLinks()
 	for n := 1; ; n++ {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -540,10 +543,52 @@ func archiveError(err error) error {
 	return problem.New(problem.BadRequest, "the body is not a whole tar archive")
 }
 
+// tarLinks are the symbolic links of an archive. A link is kept as a hash, because its name may be long and
+// there may be a million of them.
+type tarLinks struct {
+	seed maphash.Seed
+	has  map[uint64]struct{}
+}
+
+func newTarLinks() *tarLinks { return &tarLinks{maphash.MakeSeed(), map[uint64]struct{}{}} }
+
+func (l *tarLinks) add(name string) { l.has[maphash.String(l.seed, name)] = struct{}{} }
+
+func (l *tarLinks) is(name string) bool {
+	_, ok := l.has[maphash.String(l.seed, name)]
+	return ok
+}
+
+// leadThrough reports whether a directory of a clean name is a link.
+func (l *tarLinks) leadThrough(name string) bool {
+	if len(l.has) == 0 {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] == '/' && l.is(name[:i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSparse reports whether an entry has holes, which the reader fills: a few bytes would be any number of them.
+func isSparse(h *tar.Header) bool {
+	for name := range h.PAXRecords {
+		if strings.HasPrefix(name, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}
+
 // checkEntry refuses an entry that leads elsewhere. links are the links before it.
-func checkEntry(h *tar.Header, links map[string]bool) error {
+func checkEntry(h *tar.Header, links *tarLinks) error {
 	refuse := func(why string) error {
 		return problem.Newf(problem.Invalid, "the entry %.200q of the archive %s", h.Name, why)
+	}
+	if len(h.Name) > maxFilesName || len(h.Linkname) > maxFilesName {
+		return refuse(fmt.Sprintf("has a name or a target of more than %d bytes", maxFilesName))
 	}
 	name := path.Clean(h.Name)
 	switch {
@@ -551,22 +596,21 @@ func checkEntry(h *tar.Header, links map[string]bool) error {
 		return refuse("leads out of its directory")
 	case strings.ContainsRune(h.Name, 0) || strings.ContainsRune(h.Linkname, 0):
 		return refuse("has a zero byte in its name")
-	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if links[dir] {
-			return refuse("goes through a link of the archive")
-		}
+	case isSparse(h):
+		return refuse("is a sparse file, which is larger than the archive")
+	case links.leadThrough(name):
+		return refuse("goes through a link of the archive")
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir:
-		if links[name] {
+		if links.is(name) {
 			return refuse("goes through a link of the archive")
 		}
 	case tar.TypeSymlink:
-		links[name] = true
+		links.add(name)
 	case tar.TypeLink:
 		target := path.Clean(h.Linkname)
-		if path.IsAbs(h.Linkname) || target == ".." || strings.HasPrefix(target, "../") || links[target] {
+		if path.IsAbs(h.Linkname) || target == ".." || strings.HasPrefix(target, "../") || links.is(target) || links.leadThrough(target) {
 			return refuse("is a link out of its directory")
 		}
 	default:

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -342,6 +343,7 @@ func TestAnArchiveThatLeadsElsewhereIsRefused(t *testing.T) {
 		"a directory for a link": archive(t, link, tar.Header{Name: "l/", Typeflag: tar.TypeDir}, tar.Header{Name: "l/outside"}),
 		"a hard link out":        archive(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../outside"}),
 		"a hard link to a link":  archive(t, link, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "l"}),
+		"a hard link by a link":  archive(t, link, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "l/outside"}),
 		"a device":               archive(t, tar.Header{Name: "dev", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}),
 		"a pipe":                 archive(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}),
 	} {
@@ -355,6 +357,56 @@ func TestAnArchiveThatLeadsElsewhereIsRefused(t *testing.T) {
 		_ = os.Remove(filepath.Join(x.root, "l"))
 	}
 	x.do("alice", "PUT", x.pod+"/files?path=/", strings.NewReader("this is no archive"), http.StatusBadRequest)
+}
+
+// Each of these is a few bytes to send. The names took minutes of a processor, the links memory, and the
+// holes of a sparse file were filled by the server.
+func TestAnArchiveCostsWhatItSends(t *testing.T) {
+	x := startInside(t, true)
+	deep := archive(t, tar.Header{Name: strings.Repeat("a/", 200_000) + "f"})
+	target := archive(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("a", 1<<19)})
+	for name, b := range map[string]*bytes.Buffer{"a deep name": deep, "a long target": target, "a sparse file": sparseArchive(t, 1<<50)} {
+		got := x.do("alice", "PUT", x.pod+"/files?path=/", b, http.StatusUnprocessableEntity)
+		if !strings.Contains(string(got), "entry") {
+			t.Errorf("%s: %s, want it to name the entry", name, got)
+		}
+	}
+}
+
+// sparseArchive has a file of so many bytes that is one hole, as GNU tar writes it in the format of PAX.
+func sparseArchive(t *testing.T, bytesOfFile int64) *bytes.Buffer {
+	t.Helper()
+	record := func(key, value string) string {
+		line := " " + key + "=" + value + "\n"
+		n := len(line) + len(strconv.Itoa(len(line)))
+		return strconv.Itoa(len(line)+len(strconv.Itoa(n))) + line
+	}
+	size := strconv.FormatInt(bytesOfFile, 10)
+	records := record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0") + record("GNU.sparse.name", "hole") + record("GNU.sparse.realsize", size)
+	holes := make([]byte, 512)
+	copy(holes, "1\n"+size+"\n0\n")
+	var b bytes.Buffer
+	for _, part := range []struct {
+		kind byte
+		data []byte
+	}{{tar.TypeXHeader, []byte(records)}, {tar.TypeReg, holes}} {
+		h := make([]byte, 512)
+		copy(h, "hole")
+		copy(h[100:], "0000644\x000000000\x000000000\x00")
+		copy(h[124:], fmt.Sprintf("%011o\x0000000000000\x00        ", len(part.data)))
+		h[156] = part.kind
+		copy(h[257:], "ustar\x0000")
+		sum := 0
+		for _, c := range h {
+			sum += int(c)
+		}
+		copy(h[148:], fmt.Sprintf("%06o\x00 ", sum))
+		b.Write(h)
+		b.Write(part.data)
+		b.Write(make([]byte, -len(part.data)&511))
+	}
+	b.Write(make([]byte, 1024))
+	return &b
 }
 
 func TestAnImageWithoutTarIsNamed(t *testing.T) {

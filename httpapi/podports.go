@@ -34,7 +34,7 @@ var (
 	errNoPodPort   = problem.New(problem.NotFound, "there is no pod with this HTTP port")
 	errPodNotUp    = problem.New(problem.BadGateway, "the pod does not run")
 	errPodSilent   = problem.New(problem.BadGateway, "nothing answers on this port of the pod")
-	errPodHead     = problem.New(problem.BadGateway, "the pod's answer has too many headers, or too many answers before it")
+	errPodHead     = problem.New(problem.BadGateway, "the pod's answer has too many headers, too many answers before it, or a status that does not exist")
 	errPodTimeout  = problem.New(problem.WorkerTimeout, "the pod did not answer in 100 seconds")
 	errPodNeedsKey = problem.New(problem.Unauthorized, "this port takes a key that may change its pod, in the header "+PodKeyHeader)
 )
@@ -173,10 +173,15 @@ func (x *podPorts) pass(c *call, address string) (failed error) {
 		},
 		Transport: x.transport, BufferPool: x.buffers, ErrorLog: log.New(io.Discard, "", 0),
 		ModifyResponse: func(res *http.Response) error {
-			if countFields(res.Header) > maxAnswerFields {
+			upgraded := res.StatusCode == http.StatusSwitchingProtocols
+			if !upgraded && (res.StatusCode < 200 || res.StatusCode > 999) || countFields(res.Header) > maxAnswerFields {
 				return errPodHead
 			}
 			fromPod(res.Header)
+			fromTrailer(res.Trailer) // the announced names
+			if !upgraded {
+				res.Body = &trailed{res.Body, res}
+			}
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { failed = podFailure(r.Context(), err) },
@@ -240,6 +245,22 @@ func fromPod(h http.Header) {
 		}
 		h["Set-Cookie"][i] = strings.Join(kept, ";")
 	}
+}
+
+// trailed is the body of a pod's answer, after which its trailers are known.
+type trailed struct {
+	io.ReadCloser
+
+	res *http.Response
+}
+
+// Read implements io.Reader.
+func (b *trailed) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if errors.Is(err, io.EOF) {
+		fromTrailer(b.res.Trailer)
+	}
+	return n, err
 }
 
 // podFailure returns what a client is told of a request that did not reach a pod, or was not answered.

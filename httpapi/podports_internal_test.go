@@ -48,3 +48,50 @@ func TestAPodThatDoesNotComeToItsAnswerIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// The same rules as for workers: docs/interface.md 4.6.
+func TestTheStatusAndTheTrailersOfAPodAreLookedAt(t *testing.T) {
+	const lines = "Set-Cookie: CANARY; Domain=localhost\r\nClear-Site-Data: CANARY\r\nKept: yes\r\n\r\n"
+	answers := map[string]string{
+		"/trailers":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" + lines,
+		"/announced": "HTTP/1.1 200 OK\r\nTrailer: Set-Cookie, Clear-Site-Data, Kept\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" + lines,
+		"/zero":      "HTTP/1.1 000 x\r\nContent-Length: 2\r\n\r\nok",
+	}
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, answers[r.URL.Path])
+	}))
+	defer pod.Close()
+	x := (&api{buffers: &bufferPool{}}).newPodPorts()
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := x.pass(&call{router: x.router, w: w, r: r}, pod.Listener.Addr().String()); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	}))
+	defer front.Close()
+	for path := range answers {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := front.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		switch {
+		case path == "/zero":
+			if res.StatusCode != http.StatusBadGateway {
+				t.Errorf("a status of 000 is answered as %d, want 502", res.StatusCode)
+			}
+		case err != nil || res.Trailer.Get("Kept") != "yes" || res.Trailer.Get("Set-Cookie")+res.Trailer.Get("Clear-Site-Data") != "":
+			t.Errorf("%s: trailers %v, %v, want those of this answer only", path, res.Trailer, err)
+		}
+	}
+}
