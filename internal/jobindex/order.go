@@ -1,6 +1,7 @@
 package jobindex
 
 import (
+	"iter"
 	"math/bits"
 	"slices"
 
@@ -475,11 +476,18 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 		q.rules.Keys = rules.Keys // the next time it is the same pointer, and not all keys are compared
 		return
 	}
-	before, rated := q.rules.Rules, q.rules.rated
-	q.rules.Rules, q.ruled = *rules, !rules.Equal(&queue.Rules{})
-	q.rules.rated = rules.Rated() || q.holding > 0
-	all := rated || q.rules.rated || before.Keys != rules.Keys
-	if !all && before.PerKey == rules.PerKey && before.PerUser == rules.PerUser {
+	rated := rules.Rated() || q.holding > 0
+	same := !rated && !q.rules.rated && q.rules.Keys == rules.Keys && q.rules.PerKey == rules.PerKey && q.rules.PerUser == rules.PerUser
+	full := map[*key]struct{}{} // only lines of keys that change are looked at: there may be half a million of them
+	if !same {
+		for k := range q.eachKey() {
+			if k.full() {
+				full[k] = struct{}{}
+			}
+		}
+	}
+	q.rules.Rules, q.ruled, q.rules.rated = *rules, !rules.Equal(&queue.Rules{}), rated
+	if same {
 		return
 	}
 	x.setRates(q)
@@ -489,12 +497,25 @@ func (x *Index) setRules(q *order, rules *queue.Rules) {
 		for _, k := range o.keys {
 			x.reads++
 			o.free = o.free.plus(k.free(), 1)
-			if all || k.fullAt(before.PerKey) != k.full() {
+			if _, was := full[k]; was != k.full() {
 				x.refreshAll(k)
 			}
 		}
 		o.refresh(q)
 		q.free = q.free.plus(o.couldRun(q), 1)
+	}
+}
+
+// eachKey yields the keys of all owners.
+func (q *order) eachKey() iter.Seq[*key] {
+	return func(yield func(*key) bool) {
+		for _, o := range q.owners {
+			for _, k := range o.keys {
+				if !yield(k) {
+					return
+				}
+			}
+		}
 	}
 }
 
