@@ -14,12 +14,13 @@ import (
 	"github.com/podyard/podyard/serverless/queue"
 )
 
-// Bounds of the history: 5 s apart for an hour, of the first 200 endpoints. It takes at most
-// 200 * 720 * 36 bytes, or 5 MB, and 2 MB for the latency.
+// Bounds of the history: 5 s apart for an hour, of 200 endpoints in which users have equal shares. It takes at
+// most 200 * 720 * 36 bytes, or 5 MB, and 2 MB for the latency.
 const (
 	sampleEvery  = 5 * time.Second
 	sampleCount  = 720
 	maxEndpoints = 200
+	mostLooked   = 50 * maxEndpoints // endpoints among which they are chosen
 )
 
 // A sample is what an endpoint was like at an instant.
@@ -194,14 +195,16 @@ func (c *Console) Run(ctx context.Context) error {
 
 func (c *Console) sample(ctx context.Context) error {
 	now := c.Clock.Now()
-	n := 0
+	var all []*serverless.Endpoint
 	for e, err := range c.Jobs.AllEndpoints(ctx) {
 		if err != nil {
 			return err
 		}
-		if n++; n > maxEndpoints {
+		if all = append(all, e); len(all) == mostLooked {
 			break
 		}
+	}
+	for _, e := range fairly(all, maxEndpoints) {
 		h, err := c.Jobs.Health(ctx, e.ID)
 		if errors.Is(err, serverless.ErrNoEndpoint) {
 			continue
@@ -213,6 +216,20 @@ func (c *Console) sample(ctx context.Context) error {
 	}
 	c.history.drop(now.Add(-10 * sampleEvery))
 	return nil
+}
+
+// fairly chooses at most n endpoints: of each user the first one, then of each the second one, and so on.
+func fairly(all []*serverless.Endpoint, n int) []*serverless.Endpoint {
+	if len(all) <= n {
+		return all
+	}
+	rank, of := map[*serverless.Endpoint]int{}, map[string]int{}
+	for _, e := range all {
+		rank[e] = of[e.Owner]
+		of[e.Owner]++
+	}
+	slices.SortStableFunc(all, func(a, b *serverless.Endpoint) int { return rank[a] - rank[b] })
+	return all[:n]
 }
 
 func sampleOf(now time.Time, h *serverless.Health) sample {

@@ -1,9 +1,27 @@
 package console
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/podyard/podyard/serverless"
 )
+
+func TestAUserWithManyEndpointsLeavesOthersTheirHistory(t *testing.T) {
+	var all []*serverless.Endpoint
+	for i := range 500 {
+		all = append(all, &serverless.Endpoint{ID: fmt.Sprint("a", i), Owner: "alice"})
+	}
+	all = append(all, &serverless.Endpoint{ID: "b0", Owner: "bob"}, &serverless.Endpoint{ID: "b1", Owner: "bob"})
+	of := map[string]int{}
+	for _, e := range fairly(all, maxEndpoints) {
+		of[e.Owner]++
+	}
+	if of["bob"] != 2 || of["alice"] != maxEndpoints-2 {
+		t.Errorf("the history has %v endpoints, want both of bob and %d of alice", of, maxEndpoints-2)
+	}
+}
 
 func TestFailuresOfTheLastHourCountFromTheFirstJobOfANewEndpoint(t *testing.T) {
 	var h history
