@@ -13,8 +13,9 @@ type holder struct {
 	promised     int64 // bytes of moves that have begun
 	deliveries   int64
 	dead         int64
+	buckets      int    // of keys with rates that are not full
 	number       uint32 // in Index.holders
-	uses         int    // owners of endpoints and deliveries that point to it
+	uses         int    // owners of endpoints, deliveries and buckets that point to it
 }
 
 // holderOf returns the counts of a user, and notes that they are in use until drop.

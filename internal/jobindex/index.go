@@ -29,6 +29,8 @@ type Index struct {
 	endedHolds []HoldTag
 	holding    map[*order]bool // those with keys that are held
 
+	mostBuckets int // mostBuckets, but for tests
+
 	byName      map[string]*holder
 	holders     []*holder // nil: the number is free
 	freeHolders []uint32
@@ -36,7 +38,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	x := &Index{lines: make([]*line, 1), chunks: make([]*chunk, 1), byName: map[string]*holder{}}
+	x := &Index{lines: make([]*line, 1), chunks: make([]*chunk, 1), byName: map[string]*holder{}, mostBuckets: mostBuckets}
 	x.t.init()
 	x.terms.init()
 	x.wheel.init(&x.t)

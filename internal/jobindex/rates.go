@@ -16,9 +16,10 @@ type bucket struct {
 	tag        HoldTag    // of the hold
 	order      *order
 	name       bucketName
-	room       int   // how many attempts may start, as of the last refill
-	refillPos  int32 // in order.refills
-	blockedPos int32 // in order.blocked
+	holds      *holder // of a key with a rate; nil: others have no such bound
+	room       int     // how many attempts may start, as of the last refill
+	refillPos  int32   // in order.refills
+	blockedPos int32   // in order.blocked
 }
 
 // A HoldTag is what a store keeps a hold by. A store that keeps none has the zero one.
@@ -93,16 +94,48 @@ func (k *key) bucketsOf(fn func(r queue.Rate, n bucketName, b **bucket)) {
 
 // start counts a start of a key at now.
 func (x *Index) start(k *key, now queue.Instant) {
+	x.boundBuckets(k)
 	x.shift(k, func() {
 		k.bucketsOf(func(r queue.Rate, n bucketName, at **bucket) {
 			if *at == nil {
 				*at = x.addBucket(k.order, n)
+				if n.key != noName {
+					(*at).holds = x.holderOf(k.owner.holds.name)
+					(*at).holds.buckets++
+				}
 			}
 			b := *at
 			b.Bucket = b.Start(r, now)
 			x.settle(b, r, now)
 		})
 	})
+}
+
+// mostBuckets is how many keys a user may have, on all endpoints, whose buckets are not full. Keys are free text, a
+// bucket may take 30 days to be full, and no budget counts it when the jobs are deleted.
+const mostBuckets = 100_000
+
+// boundBuckets makes room for a new bucket of a key. Where its user has too many, one of theirs on the endpoint is full at
+// once: of some that are looked at, the one that has room for a start soonest.
+func (x *Index) boundBuckets(k *key) {
+	h, q := k.owner.holds, k.order
+	if h.buckets < x.mostBuckets || k.bucket != nil || k.rate().Limit == 0 {
+		return
+	}
+	var soonest *bucket
+	looked := 0
+	for _, b := range q.list {
+		if b.holds == h && b.hold == (queue.Hold{}) && (soonest == nil || q.refillAt(b) < q.refillAt(soonest)) {
+			soonest = b
+		}
+		if looked++; looked == 64 {
+			break
+		}
+	}
+	if soonest != nil {
+		soonest.Bucket = 0
+		x.fill(soonest, x.now)
+	}
 }
 
 // giveBack takes a start back that was none.
@@ -172,6 +205,10 @@ func (x *Index) settle(b *bucket, r queue.Rate, now queue.Instant) {
 	q.refills.forget(&b.refillPos)
 	q.blocked.forget(&b.blockedPos)
 	delete(q.list, b.name)
+	if b.holds != nil {
+		b.holds.buckets--
+		x.drop(b.holds)
+	}
 	switch k, o := q.whose(b); {
 	case k != nil:
 		k.bucket = nil
