@@ -294,8 +294,11 @@ func (e *Engine) KeepsContainers(do bool) {
 	}
 }
 
-// End ends the engine as a service manager does.
-func (e *Engine) End() { e.stop() }
+// End ends the engine as a service manager does, and returns when it has ended.
+func (e *Engine) End() {
+	_ = e.cmd.Process.Signal(syscall.SIGTERM)
+	<-e.exited
+}
 
 // stop stops the engine. The reaper deletes what it leaves.
 func (e *Engine) stop() {
