@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,8 +78,8 @@ func TestADeclaredScheduleNeedsNoKey(t *testing.T) {
 func TestADeclaredScheduleWhoseJobsSomebodyHasChangedNeedsAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		y := newYard(t)
-		may := true
-		y.mayRun = func(context.Context, string, string) (bool, error) { return may, nil }
+		var deleted atomic.Bool // the key
+		y.mayRun = func(context.Context, string, string) (bool, error) { return !deleted.Load(), nil }
 		s, _ := y.server()
 		always := func(r *schedules.Settings) { r.Overlap = new(schedules.OverlapAllow) }
 		v := declare(t, s, "hourly", always)
@@ -90,7 +91,7 @@ func TestADeclaredScheduleWhoseJobsSomebodyHasChangedNeedsAKey(t *testing.T) {
 		}
 		update(schedules.Settings{Run: []byte(`{"input":{"mine":true}}`)})
 		time.Sleep(90 * time.Minute)
-		may = false // the key is deleted
+		deleted.Store(true)
 		time.Sleep(time.Hour)
 		wantOutcomes(t, s, v.ID, "01:00 submitted", "02:00 refused")
 		declare(t, s, "hourly", always) // the program starts again
